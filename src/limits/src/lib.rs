@@ -1,1 +1,34 @@
-//! See README.
+//! The pure core of Kota: which rules apply to a request, and what they say.
+//!
+//! Invariants: no I/O, no clock, no async, no randomness but what is passed in; runs natively and in wasm32; nothing panics.
+//! Time is an argument of every decision, in whole microseconds since the Unix epoch.
+//!
+//! # Layout
+//! - [`refill`], [`token_bucket`]: how fast tokens come back, and the bucket they come back to
+//! - [`decision`]: several rules of one request, decided and charged as one step (the specification of `lua/decide.lua`)
+//! - [`rule`], [`descriptor`]: the domain types of a rule set
+//! - [`address`], [`path`], [`route`], [`request`], [`ruleset`]: from a request to the rules that apply
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        clippy::arithmetic_side_effects,
+        reason = "this code runs inside Envoy, where a panic traps the VM of a whole worker"
+    )
+)]
+
+pub mod address;
+pub mod decision;
+pub mod descriptor;
+pub mod path;
+pub mod refill;
+pub mod request;
+pub mod route;
+pub mod rule;
+pub mod ruleset;
+pub mod token_bucket;
