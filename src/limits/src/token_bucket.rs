@@ -12,6 +12,8 @@ pub const MICRO: u64 = 1_000_000;
 pub const CAPACITY_MAX: u64 = 1_000_000_000;
 /// The longest time from empty to full, in seconds: 400 days.
 pub const TIME_TO_FULL_MAX_S: u64 = 400 * 24 * 60 * 60;
+/// The longest wait that is told, in milliseconds. Only an edited limit or a clock that went back can make a longer one.
+pub const WAIT_MAX_MS: u64 = TIME_TO_FULL_MAX_S * 1_000;
 /// How much longer than it is needed a state is kept, in milliseconds.
 pub const TTL_SLACK_MS: u64 = 1_000;
 
@@ -154,7 +156,8 @@ impl TokenBucket {
         state.micro_tokens.saturating_sub(self.refill.credit(elapsed))
     }
 
-    /// Whole milliseconds until a request of `cost` tokens would be admitted, rounded up; 0 if it would be now, or never.
+    /// Whole milliseconds until a request of `cost` tokens would be admitted, rounded up, at most [`WAIT_MAX_MS`]; 0 if it would
+    /// be now, or never.
     fn wait_ms(&self, state: Option<Used>, now_us: u64, cost: u64) -> u64 {
         let Some(state) = state.filter(|_| cost <= self.capacity) else { return 0 };
         let wanted = state.micro_tokens.saturating_add(cost.saturating_mul(MICRO));
@@ -163,7 +166,7 @@ impl TokenBucket {
             return 0;
         }
         let from_state = self.refill.time_for(missing).unwrap_or(self.idle_us);
-        state.at_us.saturating_add(from_state).saturating_sub(now_us).div_ceil(1_000)
+        state.at_us.saturating_add(from_state).saturating_sub(now_us).div_ceil(1_000).min(WAIT_MAX_MS)
     }
 
     /// How long `state` matters, in milliseconds from `now_us`.

@@ -1,0 +1,172 @@
+-- decide.lua: decides one request. All its rules are read, decided and charged as one step: nothing is written unless every
+-- enforcing rule admits.
+--
+-- KEYS[i]   bucket of rule i. Only these keys are touched, and none may be given twice.
+-- ARGV[1]   now, in whole microseconds since the epoch; '' for the server's clock, which is what all pods share.
+-- then 7 per rule, decimal integers where not said otherwise:
+--   tag     algorithm and format of the state: 'tb1', a token bucket
+--   flag    'e' enforces; 's' is a shadow: it denies nobody, and is charged only if the request passes and it admits itself
+--   cost    tokens that the request costs; above the capacity is never admitted
+--   capacity   tokens, 1 to 1e9
+--   num, den   refill in tokens per second, a fraction: num <= 1e15, den divides 1e10; num = 0 never refills
+--   idle    milliseconds without a charge after which a bucket that never refills starts full; else ignored
+--
+-- Returns integers: admitted (1 or 0), then 3 per rule:
+--   verdict 1 admit, 0 not now, 2 never
+--   left    whole tokens left, rounded down: after the charge if the rule was charged
+--   wait    milliseconds, rounded up, until this cost is admitted (after a charge: until it, at least 1, is admitted again);
+--           0 if at once or never; at most 400 days
+-- or the error KOTA, with nothing written.
+--
+-- State: how much was USED, in micro-tokens (1e-6 token), and when that was true. It does not hold what is left, so that an
+-- edited limit keeps its meaning: raised, it admits at once; lowered, it denies at once; at a new rate what was used is still
+-- used. No state is a full bucket. Little-endian, `at` in 7 bytes and `used` in 5, or in 7 if it is 2^40 or more: with 12
+-- bytes the value fits the allocator's class of 32.
+--
+-- EXACT: every number is an integer below 2^53 in a double, so that + - * are exact where their results are below it, and:
+-- (F) floor(a / b) and ceil(a / b) are exact for integers a >= 0, b >= 1 with a + b <= 2^53. A quotient that is no integer lies
+--     at least 1 / b from the integers q around it. To be rounded onto q it has to lie within q * 2^-53 of it, which takes
+--     q * b >= 2^53; but q * b < a + b.
+-- (P) if the double x * y is below 2^52, so is the integer (rounding is monotone), and the double is exact.
+-- The specification is src/limits (u128); src/sidecar/tests/lua_model.rs holds the two together over random histories.
+--
+-- Redis 6.2 or later, or Valkey. Before Redis 5 a script that has read TIME may not write.
+
+local EXACT = 4503599627370496 -- 2^52: leaves room in (F) for a divisor, which is at most 1e15
+local WAIT_MAX = 34560000000 -- 400 days in ms
+local floor, ceil, min = math.floor, math.ceil, math.min
+
+-- Micro-tokens that come back within dt > 0 microseconds, rounded down. The result must be below 2^53.
+local function credit(dt, num, den)
+  local product = num * dt
+  if product < EXACT then -- (P), (F)
+    return floor(product / den)
+  end
+  -- num = a * den + r and dt = b * den + s with r, s < den <= 1e10, so num * dt / den = a * dt + r * b + r * s / den; the
+  -- first two are integers below the result. r * s reaches 1e20: s = s1 * 1e5 + s0 with both below 1e5, r * s1 = u * den + v,
+  -- and r * s / den = u * 1e5 + (v * 1e5 + r * s0) / den, where nothing passes 2e15.
+  local a, b = floor(num / den), floor(dt / den)
+  local r, s = num - a * den, dt - b * den
+  local s1 = floor(s / 1e5)
+  local s0 = s - s1 * 1e5
+  local u = floor(r * s1 / den)
+  local v = r * s1 - u * den
+  return a * dt + r * b + u * 1e5 + floor((v * 1e5 + r * s0) / den)
+end
+
+-- Whole milliseconds from now, rounded up, until `missing` > 0 micro-tokens have come back, counted from `ahead` microseconds
+-- after now (before now if negative). Not above 0 if they have come back already.
+local function wait_for(missing, ahead, num, den, idle)
+  if num == 0 then
+    return min(ceil((ahead + idle * 1000) / 1000), WAIT_MAX)
+  end
+  local product = missing * den
+  local time = product / num
+  if product < EXACT then -- (P), (F); a sum that is not exact is far beyond WAIT_MAX
+    return min(ceil((ceil(time) + ahead) / 1000), WAIT_MAX)
+  end
+  -- The product is rounded; `time` is right to 2^-52 of itself, the wait to 1 ms. Then the exact credit decides.
+  local wait = ceil((time + ahead) / 1000)
+  if wait > WAIT_MAX then
+    return WAIT_MAX
+  end
+  local function enough(ms)
+    local dt = ms * 1000 - ahead
+    return dt > 0 and credit(dt, num, den) >= missing
+  end
+  while not enough(wait) do wait = wait + 1 end
+  while enough(wait - 1) do wait = wait - 1 end
+  return min(wait, WAIT_MAX)
+end
+
+-- === Read
+
+local n = #KEYS
+if #ARGV ~= 1 + 7 * n then
+  return redis.error_reply('KOTA wants 7 arguments for each of ' .. n .. ' rules, not ' .. (#ARGV - 1))
+end
+local now
+if ARGV[1] == '' then
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = tonumber(ARGV[1])
+end
+local states = redis.call('MGET', unpack(KEYS))
+
+-- === Decide
+
+local admitted = 1
+local answer = {}
+local used, at, used_now = {}, {}, {}
+for i = 1, n do
+  local arg = i * 7 - 5
+  if ARGV[arg] ~= 'tb1' then
+    return redis.error_reply('KOTA unknown algorithm ' .. tostring(ARGV[arg]))
+  end
+  local cost, capacity = tonumber(ARGV[arg + 2]), ARGV[arg + 3] * 1000000
+  local was, since, is = 0, now, 0
+  local state = states[i]
+  if state then
+    since, was = struct.unpack(#state == 12 and '<I7I5' or '<I7I7', state)
+    is = was
+    local dt = now - since
+    if dt > 0 then -- a clock that went back brings nothing back
+      local num, den = tonumber(ARGV[arg + 4]), tonumber(ARGV[arg + 5])
+      if num == 0 then
+        if dt >= ARGV[arg + 6] * 1000 then is = 0 end
+      elseif num * dt / den >= was + 1 then
+        is = 0 -- the quotient is off by at most 2^-52 of itself, less than 1 as was <= 1e15: all has come back
+      else
+        is = was - credit(dt, num, den)
+        if is < 0 then is = 0 end
+      end
+    end
+  end
+  used[i], at[i], used_now[i] = was, since, is
+
+  local verdict, wait = 1, 0
+  if cost * 1000000 > capacity then
+    verdict = 2
+  elseif is + cost * 1000000 > capacity then
+    verdict = 0
+    wait = wait_for(was + cost * 1000000 - capacity, since - now, tonumber(ARGV[arg + 4]), tonumber(ARGV[arg + 5]),
+      tonumber(ARGV[arg + 6]))
+  end
+  if verdict ~= 1 and ARGV[arg + 1] ~= 's' then admitted = 0 end
+  local left = floor((capacity - is) / 1000000)
+  answer[i * 3 - 1], answer[i * 3], answer[i * 3 + 1] = verdict, left < 0 and 0 or left, wait
+end
+answer[1] = admitted
+if admitted == 0 then
+  return answer
+end
+
+-- === Charge
+
+for i = 1, n do
+  if answer[i * 3 - 1] == 1 then
+    local arg = i * 7 - 5
+    local cost, capacity = tonumber(ARGV[arg + 2]), ARGV[arg + 3] * 1000000
+    local num, den, idle = tonumber(ARGV[arg + 4]), tonumber(ARGV[arg + 5]), tonumber(ARGV[arg + 6])
+    local was, since = used[i], at[i]
+    if cost > 0 then
+      was = used_now[i] + cost * 1000000
+      if since < now then since = now end -- never back: the same time must not be credited twice
+      answer[i * 3] = floor((capacity - was) / 1000000)
+      -- Until all has come back, and a second more. A number goes to the server by '%.17g': digits only, below 1e17.
+      local keep = num == 0 and idle or was * den / num / 1000
+      if keep > WAIT_MAX then keep = WAIT_MAX end
+      keep = ceil(keep + (since - now) / 1000) + 1000
+      redis.call('SET', KEYS[i], struct.pack(was < 1099511627776 and '<I7I5' or '<I7I7', since, was), 'PX', keep)
+    else
+      cost = 1
+    end
+    local missing = was + cost * 1000000 - capacity
+    if missing > 0 then
+      local wait = wait_for(missing, since - now, num, den, idle)
+      answer[i * 3 + 1] = wait > 0 and wait or 0
+    end
+  end
+end
+return answer
