@@ -1,0 +1,2 @@
+//! See the next change.
+fn main() {}

@@ -1,0 +1,105 @@
+//! An HTTP/2 client over plain TCP with prior knowledge, for many streams at once.
+
+use bytes::Bytes;
+use h2::client::{self, SendRequest};
+use http::{HeaderName, HeaderValue, Method};
+use tokio::net::TcpStream;
+
+use crate::http1::Answer;
+
+/// One connection; clones share it.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    send: SendRequest<Bytes>,
+}
+
+/// A request without body.
+#[derive(Debug, Clone)]
+pub struct Request {
+    inner: http::Request<()>,
+}
+
+// === impl Request ===
+
+impl Request {
+    /// A request with this method and path.
+    ///
+    /// # Panics
+    /// When the two make no valid request.
+    #[must_use]
+    pub fn new(method: &str, path: &str) -> Self {
+        let method = Method::from_bytes(method.as_bytes()).expect("a method");
+        let uri = format!("http://kota.test{path}");
+        Self { inner: http::Request::builder().method(method).uri(uri).body(()).expect("a valid request") }
+    }
+
+    /// Adds a header; the value may be any bytes that HTTP allows.
+    ///
+    /// # Panics
+    /// When HTTP does not allow it.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        let name = HeaderName::from_bytes(name.as_bytes()).expect("a header name");
+        self.inner
+            .headers_mut()
+            .append(name, HeaderValue::from_bytes(value.as_ref()).expect("a header value"));
+        self
+    }
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// Connects to a port on loopback; the connection is driven by a task of its own.
+    ///
+    /// # Errors
+    /// When connecting or the handshake fails.
+    pub async fn open(port: u16) -> Result<Self, h2::Error> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).await.map_err(|_| h2::Reason::CONNECT_ERROR)?;
+        let _ = stream.set_nodelay(true);
+        let mut settings = client::Builder::new();
+        settings
+            .initial_window_size(1 << 20)
+            .initial_connection_window_size(1 << 24)
+            .max_concurrent_reset_streams(4096);
+        let (send, connection) = settings.handshake(stream).await?;
+        tokio::spawn(async move {
+            let _ = connection.await; // its streams report what went wrong
+        });
+        Ok(Self { send })
+    }
+
+    /// Sends a request with a body and reads its answer; waits while the connection has all the streams that the server allows.
+    ///
+    /// # Errors
+    /// When the stream or the connection fails.
+    pub async fn send(&self, request: &Request, body: Bytes) -> Result<Answer, h2::Error> {
+        let mut send = self.send.clone().ready().await?;
+        let (response, mut stream) = send.send_request(request.inner.clone(), body.is_empty())?;
+        if !body.is_empty() {
+            stream.send_data(body, true)?;
+        }
+        let (parts, mut body) = response.await?.into_parts();
+        let mut content = Vec::new();
+        while let Some(chunk) = body.data().await {
+            let chunk = chunk?;
+            body.flow_control().release_capacity(chunk.len())?;
+            content.extend_from_slice(&chunk);
+        }
+        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let headers = parts.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
+        Ok(Answer { status: parts.status.as_u16(), headers, body: content })
+    }
+
+    /// Sends a request and resets its stream at once: the client that goes away.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn send_and_reset(&self, request: &Request) -> Result<(), h2::Error> {
+        let mut send = self.send.clone().ready().await?;
+        let (_response, mut stream) = send.send_request(request.inner.clone(), false)?;
+        tokio::task::yield_now().await; // lets the connection's task send the headers first
+        stream.send_reset(h2::Reason::CANCEL);
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! A running Redis, and a client of a few lines to look into it.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::process::Process;
+use crate::tools;
+use crate::workdir::free_port;
+
+/// One Redis that keeps nothing on disk.
+#[derive(Debug)]
+pub struct Redis {
+    process: Process,
+    port: u16,
+    dir: PathBuf,
+}
+
+/// What Redis answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// A simple string.
+    Simple(String),
+    /// An error.
+    Error(String),
+    /// An integer.
+    Integer(i64),
+    /// A string, or nil.
+    Bulk(Option<Vec<u8>>),
+    /// An array.
+    Array(Vec<Reply>),
+}
+
+// === impl Redis ===
+
+impl Redis {
+    /// Starts one and waits until it answers.
+    ///
+    /// # Panics
+    /// When it does not start; with its log.
+    #[must_use]
+    pub fn start(dir: &Path) -> Self {
+        let port = free_port();
+        Self { process: Self::spawn(port, dir), port, dir: dir.to_path_buf() }
+    }
+
+    fn spawn(port: u16, dir: &Path) -> Process {
+        let mut command = Command::new(tools::redis_server());
+        command.args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]);
+        command.arg("--dir").arg(dir);
+        let process = Process::start("redis", command, dir);
+        process
+            .wait_ready(|| ask(port, &["PING"]).is_ok_and(|reply| reply == Reply::Simple("PONG".to_owned())));
+        process
+    }
+
+    /// The process, to freeze, kill or measure.
+    #[must_use]
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Its port on loopback.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its address for `--store`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Kills it and starts an empty one in its place.
+    pub fn restart(&mut self) {
+        self.process.kill();
+        self.process = Self::spawn(self.port, &self.dir);
+    }
+
+    /// Sends a command.
+    ///
+    /// # Panics
+    /// When Redis can't be reached or answers nonsense.
+    pub fn command(&self, parts: &[&str]) -> Reply {
+        ask(self.port, parts).unwrap_or_else(|e| panic!("Redis, {parts:?}: {e}"))
+    }
+
+    /// All keys, sorted.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        let Reply::Array(items) = self.command(&["KEYS", "*"]) else { return Vec::new() };
+        let text = |item| match item {
+            Reply::Bulk(Some(bytes)) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            _ => None,
+        };
+        let mut keys: Vec<_> = items.into_iter().filter_map(text).collect();
+        keys.sort();
+        keys
+    }
+
+    /// Calls of one command so far, such as `evalsha`.
+    #[must_use]
+    pub fn calls(&self, command: &str) -> u64 {
+        let Reply::Bulk(Some(info)) = self.command(&["INFO", "commandstats"]) else { return 0 };
+        let info = String::from_utf8_lossy(&info).into_owned();
+        let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+        line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or(0)
+    }
+}
+
+fn ask(port: u16, parts: &[&str]) -> io::Result<Reply> {
+    let stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut request = format!("*{}\r\n", parts.len());
+    for part in parts {
+        request.push_str(&format!("${}\r\n{part}\r\n", part.len()));
+    }
+    (&stream).write_all(request.as_bytes())?;
+    read_reply(&mut BufReader::new(stream))
+}
+
+fn read_reply(from: &mut impl BufRead) -> io::Result<Reply> {
+    let mut line = String::new();
+    from.read_line(&mut line)?;
+    let line = line.trim_end();
+    let (kind, rest) = line.split_at_checked(1).ok_or(io::ErrorKind::UnexpectedEof)?;
+    let number = || rest.parse::<i64>().map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e));
+    match kind {
+        "+" => Ok(Reply::Simple(rest.to_owned())),
+        "-" => Ok(Reply::Error(rest.to_owned())),
+        ":" => Ok(Reply::Integer(number()?)),
+        "$" => {
+            let Ok(length) = usize::try_from(number()?) else { return Ok(Reply::Bulk(None)) };
+            let mut bytes = vec![0; length + 2];
+            from.read_exact(&mut bytes)?;
+            bytes.truncate(length);
+            Ok(Reply::Bulk(Some(bytes)))
+        }
+        "*" => (0..number()?).map(|_| read_reply(from)).collect::<io::Result<_>>().map(Reply::Array),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, format!("not a reply: {line}"))),
+    }
+}

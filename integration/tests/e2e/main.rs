@@ -1,0 +1,3 @@
+//! Kota as its users run it: real processes, one test binary so that it links once.
+
+mod harness;
