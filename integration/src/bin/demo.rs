@@ -1,2 +1,157 @@
-//! See the next change.
-fn main() {}
+//! `make demo`: Kota on this machine, on the ports that the shipped bootstrap names, until Ctrl-C. Argument: the store.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+use std::{env, thread};
+
+use kota_integration::bootstrap::{Bootstrap, Delivery, Endpoint, Places};
+use kota_integration::envoy::Envoy;
+use kota_integration::process::Process;
+use kota_integration::sidecar::{Setup, Sidecar, start_echo};
+use kota_integration::tools;
+use kota_integration::workdir::Workdir;
+use tokio::signal::unix::{SignalKind, signal};
+
+const LISTENER: u16 = 10_000;
+const ADMIN: u16 = 9901;
+const ECHO: u16 = 8080;
+const API: u16 = 9180;
+
+/// What runs; ended in this order.
+struct Demo {
+    envoy: Envoy,
+    sidecar: Sidecar,
+    echo: Process,
+    dir: Workdir,
+}
+
+fn main() -> ExitCode {
+    let store = env::args().nth(1).unwrap_or_else(|| "memory".to_owned());
+    for port in [LISTENER, ADMIN, ECHO, API] {
+        if let Err(e) = TcpListener::bind(("127.0.0.1", port)) {
+            eprintln!(
+                "demo: port {port} can't be had ({e}): end what uses it, `ss -ltnp 'sport = :{port}'` names it"
+            );
+            return ExitCode::FAILURE;
+        }
+    }
+    let result = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
+        runtime.block_on(async {
+            // Before anything starts, so that a signal during the start is not lost either.
+            let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            let demo = start(&store)?;
+            println!("{}", greeting(&store, &demo));
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                ended = one_ended(&demo) => eprintln!("demo: {ended} has ended by itself; the end of its log:\n{}", tail(&demo, ended)),
+            }
+            println!("\nEnding.");
+            Ok(())
+        })
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("demo: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(store: &str) -> io::Result<Demo> {
+    let dir = Workdir::new();
+    let key_file = (store != "memory").then(key_file).transpose()?;
+    let echo = start_echo(ECHO, dir.path());
+    let listen = Endpoint::Unix(dir.path().join("sidecar/decide.sock"));
+    fs::create_dir(dir.path().join("sidecar"))?;
+    let sidecar = Sidecar::start(Setup {
+        name: "sidecar".to_owned(),
+        listen: listen.clone(),
+        api: API,
+        store: store.to_owned(),
+        key_file,
+        flags: Vec::new(),
+        dir: dir.path().to_path_buf(),
+    });
+    let places =
+        Places { listener: LISTENER, admin: ADMIN, echo: ECHO, sidecar: listen, filter: tools::filter() };
+    let workers =
+        thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get().min(4)).unwrap_or(1));
+    let envoy =
+        Envoy::start("envoy", &places, Bootstrap::shipped(&places), Delivery::Static, workers, dir.path());
+    Ok(Demo { envoy, sidecar, echo, dir })
+}
+
+/// A Redis store wants an HMAC key; this one is made once and kept, so that a restarted demo finds its buckets.
+fn key_file() -> io::Result<PathBuf> {
+    let path = tools::target().join("demo.keys");
+    if !path.exists() {
+        let mut key = [0; 32];
+        File::open("/dev/urandom")?.read_exact(&mut key)?;
+        let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?
+            .write_all(format!("{hex}\n").as_bytes())?;
+    }
+    Ok(path)
+}
+
+async fn one_ended(demo: &Demo) -> &'static str {
+    loop {
+        for (name, process) in parts(demo) {
+            if process.ended().is_some() {
+                return name;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+fn tail(demo: &Demo, name: &str) -> String {
+    let log = parts(demo)
+        .into_iter()
+        .find(|(part, _)| *part == name)
+        .map(|(_, process)| process.log())
+        .unwrap_or_default();
+    let lines: Vec<_> = log.lines().collect();
+    lines[lines.len().saturating_sub(10)..].join("\n")
+}
+
+fn parts(demo: &Demo) -> [(&'static str, &Process); 3] {
+    [("envoy", demo.envoy.process()), ("sidecar", demo.sidecar.process()), ("echo", &demo.echo)]
+}
+
+fn greeting(store: &str, demo: &Demo) -> String {
+    let version = Command::new(tools::envoy())
+        .arg("--version")
+        .output()
+        .map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
+    let version = version
+        .ok()
+        .and_then(|text| text.split('/').nth(1).map(str::to_owned))
+        .unwrap_or_else(|| "?".to_owned());
+    format!(
+        "
+Envoy {version} listens on 127.0.0.1:{LISTENER}; Kota counts in: {store}. Rule: POST /orders, 10 at once and 5/s for each x-api-key.
+
+  One request, with its headers:
+    curl -i -X POST -H 'x-api-key: demo' 'http://127.0.0.1:{LISTENER}/orders'
+  Twelve in a row: ten pass, two are told when to come back:
+    curl -s -i -X POST -H 'x-api-key: twelve' 'http://127.0.0.1:{LISTENER}/orders?n=[1-12]' | grep -iE '^(HTTP|ratelimit|retry)'
+  What the sidecar and the filter counted:
+    curl -s 'http://127.0.0.1:{API}/metrics'
+    curl -s 'http://127.0.0.1:{ADMIN}/stats/prometheus' | grep ^kota_
+
+Logs: {}. Ctrl-C ends it all.",
+        demo.dir.path().display()
+    )
+}

@@ -1,0 +1,55 @@
+# Kota's commands. `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.PHONY: help tools build wasm demo test test-long bench fuzz deny fmt clean
+
+STORE ?= memory
+KOTA_PACKAGES := --workspace --exclude kota-noop
+
+help: ## Lists these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+tools: ## Fetches Envoy and what else the tests run (Debian packages as root, else says which)
+	@integration/tools.sh
+
+build: wasm ## Builds the kota binary (target/release/kota) and the filter
+	cargo build --locked --release -p kota
+
+wasm: ## Builds the filter (target/wasm32-wasip1/wasm/kota_filter.wasm), and the one that does nothing
+	cargo build --locked --profile wasm --target wasm32-wasip1 -p kota-filter -p kota-noop
+
+demo: tools build ## Runs Envoy on 127.0.0.1:10000 with Kota; STORE=redis://… counts in Redis
+	cargo build --locked -q -p kota-integration --bin demo
+	@exec "$${CARGO_TARGET_DIR:-target}/debug/demo" "$(STORE)"
+
+fmt: ## Formats the code
+	cargo fmt --all
+
+# Clippy covers the code behind cfg(target_arch = "wasm32") too: that is where a panic would trap a worker's VM.
+test: tools build ## Everything that CI runs: format, lints, unit tests, end-to-end tests
+	@echo "== format"; cargo fmt --all --check
+	@echo "== lints"; cargo clippy --locked $(KOTA_PACKAGES) --all-targets -- -D warnings
+	cargo clippy --locked --target wasm32-wasip1 -p kota-filter -p kota-noop -- -D warnings
+	@echo "== unit tests"; cargo test --locked $(KOTA_PACKAGES) --exclude kota-integration
+	@echo "== end-to-end tests: Envoy, Redis, sidecars"; cargo test --locked -p kota-integration
+	@echo "== passed: format, lints, unit tests, end-to-end tests"
+
+test-long: tools build ## The tests that need minutes, after those of `make test`
+	cargo test --locked $(KOTA_PACKAGES)
+	cargo test --locked --release $(KOTA_PACKAGES) -- --ignored
+
+bench: build ## Measures side by side what Kota costs; writes target/bench/report.json
+	@integration/tools.sh bench
+	cargo bench --locked -p kota-integration
+
+fuzz: ## Fuzzes what reads bytes from outside (not yet)
+	@echo "There are no fuzz targets yet." >&2; exit 1
+
+deny: ## Checks licences, sources and duplicates of the dependencies (deny.toml)
+	@[ -x target/tools/bin/cargo-deny ] || cargo install --locked --root target/tools cargo-deny
+	target/tools/bin/cargo-deny check bans licenses sources
+
+clean: ## Removes what was built (and what `make tools` fetched)
+	cargo clean
+	rm -rf target
