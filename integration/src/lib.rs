@@ -6,6 +6,7 @@ pub mod envoy;
 pub mod fault;
 pub mod http1;
 pub mod http2;
+pub mod impostor;
 pub mod process;
 pub mod redis;
 pub mod sidecar;

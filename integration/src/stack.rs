@@ -30,6 +30,7 @@ pub struct Stack {
     changes: Vec<Change>,
     upstream: bool,
     module: Option<PathBuf>,
+    sidecar_at: Option<Endpoint>,
 }
 
 type Change = Box<dyn Fn(&mut Bootstrap)>;
@@ -82,6 +83,7 @@ impl Stack {
             changes: Vec::new(),
             upstream: true,
             module: None,
+            sidecar_at: None,
         }
     }
 
@@ -111,6 +113,14 @@ impl Stack {
     #[must_use]
     pub fn sidecar_faults(mut self) -> Self {
         self.sidecar_faults = true;
+        self
+    }
+
+    /// No sidecars: the Envoys ask what listens there, if anything does.
+    #[must_use]
+    pub fn sidecar_at(mut self, endpoint: Endpoint) -> Self {
+        self.sidecars = 0;
+        self.sidecar_at = Some(endpoint);
         self
     }
 
@@ -248,7 +258,8 @@ impl Stack {
     fn start_envoy(&self, number: usize, asked: &[Endpoint], echo: u16, dir: &Workdir) -> Envoy {
         // Without sidecars Envoy still needs a place to look for one: there is nothing there.
         let nowhere = || Endpoint::Unix(dir.path().join("no-sidecar.sock"));
-        let sidecar = asked.get(number % asked.len().max(1)).cloned().unwrap_or_else(nowhere);
+        let own = asked.get(number % asked.len().max(1));
+        let sidecar = own.or(self.sidecar_at.as_ref()).cloned().unwrap_or_else(nowhere);
         let filter = self.module.clone().unwrap_or_else(tools::filter);
         let places = Places { listener: free_port(), admin: free_port(), echo, sidecar, filter };
         let mut bootstrap = Bootstrap::shipped(&places);

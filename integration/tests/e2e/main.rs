@@ -1,3 +1,4 @@
 //! Kota as its users run it: real processes, one test binary so that it links once.
 
+mod fault;
 mod harness;
