@@ -131,14 +131,14 @@ fn parts(demo: &Demo) -> [(&'static str, &Process); 3] {
 }
 
 fn greeting(store: &str, demo: &Demo) -> String {
+    // "…/envoy  version: <commit>/1.40.0/Clean/RELEASE/BoringSSL"
     let version = Command::new(tools::envoy())
         .arg("--version")
         .output()
         .map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
-    let version = version
-        .ok()
-        .and_then(|text| text.split('/').nth(1).map(str::to_owned))
-        .unwrap_or_else(|| "?".to_owned());
+    let version =
+        version.ok().and_then(|text| text.split("version: ").nth(1)?.split('/').nth(1).map(str::to_owned));
+    let version = version.unwrap_or_default();
     format!(
         "
 Envoy {version} listens on 127.0.0.1:{LISTENER}; Kota counts in: {store}. Rule: POST /orders, 10 at once and 5/s for each x-api-key.

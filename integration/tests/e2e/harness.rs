@@ -2,27 +2,10 @@
 
 use std::path::PathBuf;
 
-use kota_integration::bootstrap::{Bootstrap, Places, substitute};
-use kota_integration::{Delivery, Endpoint, Request, Stack, tools};
+use kota_integration::bootstrap::{Places, substitute};
+use kota_integration::{Delivery, Endpoint, Request};
 
-fn bare() -> Stack {
-    Stack::new().sidecars(0).without_upstream().module(tools::noop()).bootstrap(answer_directly)
-}
-
-/// Envoy answers by itself, behind all filters.
-fn answer_directly(bootstrap: &mut Bootstrap) {
-    let router = bootstrap.filters().len() - 1;
-    bootstrap.filters().insert(
-        router,
-        serde_json::json!({
-            "name": "answer",
-            "typed_config": {
-                "@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
-                "abort": { "http_status": 200, "percentage": { "numerator": 100 } },
-            },
-        }),
-    );
-}
+use crate::bootstrap::bare;
 
 #[test]
 fn the_bootstrap_starts_and_an_envoy_answers_and_is_watched() {

@@ -1,4 +1,5 @@
 //! Kota as its users run it: real processes, one test binary so that it links once.
 
+mod bootstrap;
 mod fault;
 mod harness;
