@@ -48,11 +48,19 @@ pub struct Descriptor {
 pub struct Descriptors {
     all: Vec<Descriptor>,
     by_name: HashMap<Box<str>, DescriptorId>,
+    client_kinds: [Option<DescriptorId>; 3],
 }
 
 // === impl Descriptors ===
 
 impl Descriptors {
+    /// The built-in `ip`.
+    pub const IP: DescriptorId = DescriptorId(0);
+    /// The built-in `client`.
+    pub const CLIENT: DescriptorId = DescriptorId(6);
+    /// What `client` can stand for: the first of these that a request has.
+    pub const CLIENT_KINDS: [&'static str; 3] = ["api_key", "user", "ip"];
+
     /// The names that always exist, with their sources.
     pub const BUILT_IN: [(&'static str, Source); 7] = [
         ("ip", Source::Ip),
@@ -67,7 +75,7 @@ impl Descriptors {
     /// The built-in descriptors alone.
     #[must_use]
     pub fn built_in() -> Self {
-        let mut descriptors = Self { all: Vec::new(), by_name: HashMap::new() };
+        let mut descriptors = Self { all: Vec::new(), by_name: HashMap::new(), client_kinds: [None; 3] };
         for (name, source) in Self::BUILT_IN {
             descriptors.define(Descriptor { name: name.into(), source, secret: false });
         }
@@ -83,6 +91,11 @@ impl Descriptors {
             return None;
         }
         let id = DescriptorId(u16::try_from(self.all.len()).ok()?);
+        for (kind, name) in self.client_kinds.iter_mut().zip(Self::CLIENT_KINDS) {
+            if *name == *descriptor.name {
+                *kind = Some(id);
+            }
+        }
         self.by_name.insert(descriptor.name.clone(), id);
         self.all.push(descriptor);
         Some(id)
@@ -98,6 +111,11 @@ impl Descriptors {
     #[must_use]
     pub fn get(&self, id: DescriptorId) -> Option<&Descriptor> {
         self.all.get(usize::from(id.0))
+    }
+
+    /// The descriptors that `client` can stand for, in the order in which they are tried.
+    pub fn client_kinds(&self) -> impl Iterator<Item = DescriptorId> {
+        self.client_kinds.iter().copied().flatten()
     }
 
     /// All of them, in the order of their indices.

@@ -7,7 +7,8 @@
 //! - [`refill`], [`token_bucket`]: how fast tokens come back, and the bucket they come back to
 //! - [`decision`]: several rules of one request, decided and charged as one step (the specification of `lua/decide.lua`)
 //! - [`rule`], [`descriptor`]: the domain types of a rule set
-//! - [`address`], [`path`], [`route`], [`request`], [`ruleset`]: from a request to the rules that apply
+//! - [`address`], [`path`], [`host`], [`route`]: one form for all spellings of what a request says
+//! - [`request`], [`ruleset`], [`key`]: from a request to the rules that apply, and whose bucket they charge
 #![cfg_attr(
     not(test),
     deny(
@@ -25,6 +26,8 @@
 pub mod address;
 pub mod decision;
 pub mod descriptor;
+pub mod host;
+pub mod key;
 pub mod path;
 pub mod refill;
 pub mod request;

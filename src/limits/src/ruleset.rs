@@ -1,1 +1,118 @@
-//! Not yet.
+//! A set of rules, compiled once: which of them apply to a request, at a cost that does not grow with those that do not.
+
+use crate::descriptor::{DescriptorId, Descriptors, Source};
+use crate::key::Key;
+use crate::request::Values;
+use crate::route::Routes;
+use crate::rule::{RULES_MAX, RULES_PER_REQUEST_MAX, Rule};
+
+mod condition;
+mod index;
+
+use condition::Compiled;
+use index::Index;
+
+/// Descriptors, routes and rules that belong together.
+#[derive(Clone, Debug)]
+pub struct RuleSet {
+    descriptors: Descriptors,
+    routes: Routes,
+    rules: Vec<Rule>,
+    conditions: Vec<Vec<Compiled>>,
+    index: Index,
+    header_names: Vec<Box<str>>,
+}
+
+impl RuleSet {
+    /// Compiles the rules, in the order of the file. `routes` holds those of the configuration and those that a rule names; a
+    /// condition on a route that is not among them never holds. Rules beyond [`RULES_MAX`], which no configuration has, are left out.
+    #[must_use]
+    pub fn new(descriptors: Descriptors, routes: Routes, mut rules: Vec<Rule>) -> Self {
+        rules.truncate(RULES_MAX);
+        let compile = |rule: &Rule| {
+            rule.conditions.iter().map(|condition| Compiled::new(condition, &descriptors, &routes)).collect()
+        };
+        let conditions: Vec<Vec<Compiled>> = rules.iter().map(compile).collect();
+        let index = Index::new(&conditions);
+        let header_names = header_names(&descriptors, &rules);
+        Self { descriptors, routes, rules, conditions, index, header_names }
+    }
+
+    /// Puts the indices of the rules that apply into `into`, which is emptied first: in the order of the file, and of more than
+    /// [`RULES_PER_REQUEST_MAX`] the first so many.
+    pub fn matching(&self, values: &impl Values, into: &mut Vec<u16>) {
+        into.clear();
+        self.index.candidates(values, |list| {
+            // A list is in the order of the file, so that its first hits are all that can count.
+            let hits = list.iter().filter(|rule| self.applies(**rule, values));
+            into.extend(hits.take(RULES_PER_REQUEST_MAX));
+        });
+        into.sort_unstable();
+        into.dedup();
+        into.truncate(RULES_PER_REQUEST_MAX);
+    }
+
+    /// The bucket of a rule for a request.
+    #[must_use]
+    pub fn key<'r>(&self, rule: &Rule, values: &'r impl Values) -> Key<'r> {
+        Key::of(rule, values)
+    }
+
+    /// All rules, in the order of the file.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The rule of that index.
+    #[must_use]
+    pub fn rule(&self, index: u16) -> Option<&Rule> {
+        self.rules.get(usize::from(index))
+    }
+
+    /// The descriptors that rules speak of.
+    #[must_use]
+    pub fn descriptors(&self) -> &Descriptors {
+        &self.descriptors
+    }
+
+    /// The routes.
+    #[must_use]
+    pub fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    /// The names of the headers that any rule can look at, sorted: nothing else of a request's headers needs to be kept.
+    #[must_use]
+    pub fn header_names(&self) -> &[Box<str>] {
+        &self.header_names
+    }
+
+    fn applies(&self, rule: u16, values: &impl Values) -> bool {
+        let conditions = self.conditions.get(usize::from(rule));
+        conditions.is_some_and(|all| all.iter().all(|condition| condition.holds(values)))
+    }
+}
+
+fn header_names(descriptors: &Descriptors, rules: &[Rule]) -> Vec<Box<str>> {
+    let looked_at = |rule: &Rule| {
+        let conditions = rule.conditions.iter().map(|condition| condition.descriptor);
+        conditions.chain(rule.key.iter().copied()).collect::<Vec<_>>()
+    };
+    let mut ids: Vec<DescriptorId> = rules.iter().flat_map(looked_at).collect();
+    if ids.contains(&Descriptors::CLIENT) {
+        ids.extend(descriptors.client_kinds());
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    let mut names: Vec<Box<str>> = ids
+        .into_iter()
+        .filter_map(|id| match &descriptors.get(id)?.source {
+            Source::Header(name) => Some(name.clone()),
+            _ => None,
+        })
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
