@@ -20,7 +20,7 @@ use hashbrown::{Equivalent, HashMap};
 pub const SEGMENTS_MAX: usize = 32;
 
 /// The methods of the IANA registry. A route with another one is a slip of the pen, and Envoy refuses such requests.
-const METHODS: [&str; 40] = [
+pub const METHODS: [&str; 40] = [
     "ACL",
     "BASELINE-CONTROL",
     "BIND",

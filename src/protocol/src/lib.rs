@@ -17,3 +17,6 @@
 )]
 
 pub mod batch;
+pub mod config;
+pub mod problem;
+pub mod value;

@@ -1,0 +1,133 @@
+//! One rule.
+
+use super::descriptors::Defined;
+use super::fault::excerpt;
+use super::routes::RouteTable;
+use super::spot::{Fields, Spot};
+use super::{extras, limit, matching, text};
+use hashbrown::HashMap;
+use limits::rule::{FailMode, Mode, OnMissingKey, Rule};
+use std::sync::Arc;
+
+/// The longest `detail`, in bytes.
+const DETAIL_BYTES_MAX: usize = 1_024;
+
+const FIELDS: [&str; 22] = [
+    "id",
+    "policy",
+    "domain",
+    "match",
+    "key",
+    "algorithm",
+    "capacity",
+    "refillPerSecond",
+    "idleSeconds",
+    "windowSeconds",
+    "leaseSeconds",
+    "cost",
+    "mode",
+    "failMode",
+    "onMissingKey",
+    "group",
+    "priority",
+    "lease",
+    "preLimit",
+    "penalty",
+    "regions",
+    "detail",
+];
+
+/// `None` is DISABLED.
+const MODES: [(&str, Option<Mode>); 3] =
+    [("ENFORCE", Some(Mode::Enforce)), ("SHADOW", Some(Mode::Shadow)), ("DISABLED", None)];
+
+/// `None` is LOCAL, which is not in this version.
+const FAIL_MODES: [(&str, Option<FailMode>); 3] =
+    [("OPEN", Some(FailMode::Open)), ("CLOSED", Some(FailMode::Closed)), ("LOCAL", None)];
+
+const ON_MISSING_KEY: [(&str, OnMissingKey); 4] = [
+    ("IP", OnMissingKey::Ip),
+    ("SKIP", OnMissingKey::Skip),
+    ("SHARED", OnMissingKey::Shared),
+    ("DENY", OnMissingKey::Deny),
+];
+
+/// What the rules of a configuration share.
+pub(super) struct Scope {
+    pub(super) domain: String,
+    pub(super) descriptors: Defined,
+    pub(super) routes: RouteTable,
+    /// The ids so far, with their indices.
+    pub(super) ids: HashMap<String, usize>,
+}
+
+/// A rule that has no fault.
+pub(super) enum Parsed {
+    Active(Rule),
+    Disabled,
+}
+
+/// Reads the rule at `spot`, the one of that index; `None` if it has faults.
+pub(super) fn read(spot: &Spot<'_>, index: usize, scope: &mut Scope) -> Option<Parsed> {
+    let rule = spot.fields("rule", &FIELDS)?;
+    let id = id(&rule, index, scope);
+    let policy = rule.get("policy").map_or(id, |spot| text::id(&spot));
+    domain(&rule, scope);
+    let conditions = matching::conditions(rule.get("match"), scope);
+    let key = matching::key(rule.get("key"), scope);
+    let limit = limit::read(&rule);
+    let cost = extras::cost(rule.get("cost"), limit.capacity);
+    let mode = or(rule.get("mode"), Some(Mode::Enforce), |spot| spot.word("mode", &MODES));
+    let fail_mode = or(rule.get("failMode"), Some(FailMode::Open), |spot| spot.word("failMode", &FAIL_MODES));
+    let on_missing_key =
+        or(rule.get("onMissingKey"), OnMissingKey::Ip, |spot| spot.word("onMissingKey", &ON_MISSING_KEY));
+    let detail =
+        or(rule.get("detail"), None, |spot| spot.text(DETAIL_BYTES_MAX).map(|text| Some(Arc::from(text))));
+    extras::check(&rule);
+    let Some(mode) = mode? else { return Some(Parsed::Disabled) };
+    Some(Parsed::Active(Rule {
+        id: id?.into(),
+        policy: policy?.into(),
+        conditions,
+        key,
+        limit: limit.limit?,
+        cost: cost?,
+        mode,
+        fail_mode: fail_mode??,
+        on_missing_key: on_missing_key?,
+        detail: detail?,
+    }))
+}
+
+/// The field's value, or what stands for it where it is missing.
+fn or<'t, T>(spot: Option<Spot<'t>>, default: T, read: impl FnOnce(&Spot<'t>) -> Option<T>) -> Option<T> {
+    match spot {
+        None => Some(default),
+        Some(spot) => read(&spot),
+    }
+}
+
+fn id<'t>(rule: &Fields<'t>, index: usize, scope: &mut Scope) -> Option<&'t str> {
+    let spot = rule.need("id", "")?;
+    let id = text::id(&spot)?;
+    if let Some(first) = scope.ids.get(id) {
+        spot.fault(format_args!("\"{id}\" is the id of $.rules[{first}] already"));
+        return None;
+    }
+    scope.ids.insert(id.to_owned(), index);
+    Some(id)
+}
+
+/// A rule of another domain than the configuration's is never applied by it.
+fn domain(rule: &Fields<'_>, scope: &Scope) {
+    if let Some(spot) = rule.get("domain")
+        && let Some(domain) = text::domain(&spot)
+        && domain != scope.domain
+    {
+        let ours = &scope.domain;
+        spot.fault(format_args!(
+            "\"{}\" is not the configuration's domain, which is \"{ours}\"",
+            excerpt(domain)
+        ));
+    }
+}

@@ -1,0 +1,256 @@
+//! A place in a configuration: reads what is there, or notes the fault with its path and goes on.
+
+use super::fault::{Fault, excerpt, near_miss};
+use super::number::{self, NotWhole};
+use super::tree::Node;
+use super::unsupported;
+use hashbrown::HashSet;
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// What is noted on the way.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    faults: RefCell<Vec<Fault>>,
+    warnings: RefCell<Vec<Fault>>,
+}
+
+/// A value and the way to it.
+#[derive(Clone, Copy)]
+pub(super) struct Spot<'t> {
+    pub(super) node: &'t Node,
+    path: Path<'t>,
+    notes: &'t Notes,
+}
+
+/// An object whose field names are known.
+#[derive(Clone, Copy)]
+pub(super) struct Fields<'t> {
+    spot: &'t Spot<'t>,
+    entries: &'t [(Box<str>, Node)],
+}
+
+/// The way from the root: nothing is written out until there is a fault.
+#[derive(Clone, Copy)]
+enum Path<'t> {
+    Root,
+    Field(&'t Path<'t>, &'t str),
+    Item(&'t Path<'t>, usize),
+}
+
+// === impl Notes ===
+
+impl Notes {
+    pub(super) fn into_parts(self) -> (Vec<Fault>, Vec<Fault>) {
+        (self.faults.into_inner(), self.warnings.into_inner())
+    }
+}
+
+// === impl Spot ===
+
+impl<'t> Spot<'t> {
+    pub(super) fn root(node: &'t Node, notes: &'t Notes) -> Self {
+        Self { node, path: Path::Root, notes }
+    }
+
+    pub(super) fn fault(&self, message: impl fmt::Display) {
+        note(&self.notes.faults, self.path, message);
+    }
+
+    pub(super) fn warn(&self, message: impl fmt::Display) {
+        note(&self.notes.warnings, self.path, message);
+    }
+
+    /// Notes that something of another kind is wanted.
+    pub(super) fn want(&self, wanted: impl fmt::Display) {
+        let hint = match self.node {
+            Node::Text(text) if number::plain(text).is_some_and(|plain| plain.parse::<f64>().is_ok()) => {
+                "; write the number without quotes"
+            }
+            _ => "",
+        };
+        self.fault(format_args!("want {wanted}, not {}{hint}", self.node.kind()));
+    }
+
+    /// A whole number within a range; `remedy` is added where it lies outside.
+    pub(super) fn whole(&self, range: RangeInclusive<u64>, remedy: &str) -> Option<u64> {
+        let (least, most) = range.clone().into_inner();
+        let Node::Number(text) = self.node else {
+            self.want(format_args!("a whole number from {least} to {most}"));
+            return None;
+        };
+        match number::whole(text) {
+            Ok(value) if range.contains(&value) => return Some(value),
+            Err(NotWhole::Fraction) => {
+                self.fault(format_args!("{} is not a whole number", excerpt(text)));
+            }
+            _ => {
+                self.fault(format_args!("{} is out of range, want {least} to {most}{remedy}", excerpt(text)))
+            }
+        }
+        None
+    }
+
+    pub(super) fn flag(&self) -> Option<bool> {
+        if let Node::Bool(flag) = self.node {
+            return Some(*flag);
+        }
+        self.want("true or false");
+        None
+    }
+
+    /// A text of at most so many bytes, not empty and without control characters.
+    pub(super) fn text(&self, bytes_max: usize) -> Option<&'t str> {
+        let Node::Text(text) = self.node else {
+            self.want("a text");
+            return None;
+        };
+        if text.is_empty() {
+            self.fault("is empty");
+        } else if text.len() > bytes_max {
+            self.fault(format_args!("is {} bytes long, at most {bytes_max} are allowed", text.len()));
+        } else if text.chars().any(char::is_control) {
+            self.fault(format_args!("\"{}\" has a control character", excerpt(text)));
+        } else {
+            return Some(text);
+        }
+        None
+    }
+
+    /// One of the words that `field` can have.
+    pub(super) fn word<T: Copy>(&self, field: &str, words: &[(&'static str, T)]) -> Option<T> {
+        let all = || words.iter().map(|(word, _)| *word);
+        let Node::Text(text) = self.node else {
+            self.want(format_args!("one of {}", quoted(all())));
+            return None;
+        };
+        if let Some((word, meaning)) = words.iter().find(|(word, _)| *word == &**text) {
+            if unsupported::word(field, word) {
+                self.fault(format_args!("\"{word}\" is {}", unsupported::MESSAGE));
+            }
+            return Some(*meaning);
+        }
+        let meant =
+            near_miss(text, all()).map_or_else(String::new, |word| format!("; did you mean \"{word}\"?"));
+        self.fault(format_args!("\"{}\" is not one of {}{meant}", excerpt(text), quoted(all())));
+        None
+    }
+
+    /// A list of at most so many items.
+    pub(super) fn list(&self, items_max: usize) -> Option<&'t [Node]> {
+        let Node::List(items) = self.node else {
+            self.want("a list");
+            return None;
+        };
+        if items.len() > items_max {
+            self.fault(format_args!("has {} items, at most {items_max} are allowed", items.len()));
+            return None;
+        }
+        Some(items)
+    }
+
+    /// Calls `each` with every item of a list that [`Spot::list`] gave.
+    pub(super) fn each(&self, items: &[Node], mut each: impl FnMut(usize, &Spot<'_>)) {
+        for (index, node) in items.iter().enumerate() {
+            each(index, &Spot { node, path: Path::Item(&self.path, index), notes: self.notes });
+        }
+    }
+
+    /// An object with any keys, at most so many; a key that comes twice is a fault.
+    pub(super) fn entries(&self, entries_max: usize) -> Option<Fields<'_>> {
+        let Node::Object(entries) = self.node else {
+            self.want("an object");
+            return None;
+        };
+        if entries.len() > entries_max {
+            self.fault(format_args!("has {} fields, at most {entries_max} are allowed", entries.len()));
+            return None;
+        }
+        let fields = Fields { spot: self, entries };
+        let mut seen = HashSet::new();
+        for (name, _) in entries {
+            if !seen.insert(name) {
+                fields.fault(name, "is there twice; keep one");
+            }
+        }
+        Some(fields)
+    }
+
+    /// An object with these fields; others are faults, and so are those that this version can't decide.
+    pub(super) fn fields(&self, scope: &str, known: &[&str]) -> Option<Fields<'_>> {
+        let fields = self.entries(usize::MAX)?;
+        for (name, _) in fields.entries {
+            if !known.contains(&&**name) {
+                let remedy = match near_miss(name, known.iter().copied()) {
+                    Some(meant) => format!("; did you mean \"{meant}\"?"),
+                    None => format!(", want one of {}", quoted(known.iter().copied())),
+                };
+                fields.fault(name, format_args!("unknown field{remedy}"));
+            } else if unsupported::field(scope, name) {
+                fields.fault(name, unsupported::MESSAGE);
+            }
+        }
+        Some(fields)
+    }
+}
+
+// === impl Fields ===
+
+impl<'t> Fields<'t> {
+    pub(super) fn get(&self, name: &'t str) -> Option<Spot<'t>> {
+        let (_, node) = self.entries.iter().find(|(key, _)| **key == *name)?;
+        Some(Spot { node, path: Path::Field(&self.spot.path, name), notes: self.spot.notes })
+    }
+
+    /// The field, or a fault that it is missing.
+    pub(super) fn need(&self, name: &'t str, remedy: &str) -> Option<Spot<'t>> {
+        let found = self.get(name);
+        if found.is_none() {
+            self.fault(name, format_args!("is missing{remedy}"));
+        }
+        found
+    }
+
+    /// All fields, in the order of the file.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'t str, Spot<'t>)> {
+        let (path, notes) = (&self.spot.path, self.spot.notes);
+        self.entries
+            .iter()
+            .map(move |(key, node)| (&**key, Spot { node, path: Path::Field(path, key), notes }))
+    }
+
+    /// Notes a fault of a field, whether it is there or not.
+    pub(super) fn fault(&self, name: &str, message: impl fmt::Display) {
+        note(&self.spot.notes.faults, Path::Field(&self.spot.path, name), message);
+    }
+}
+
+// === impl Path ===
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => out.write_str("$"),
+            Self::Item(parent, index) => write!(out, "{parent}[{index}]"),
+            Self::Field(parent, name) if is_plain(name) => write!(out, "{parent}.{name}"),
+            Self::Field(parent, name) => write!(out, "{parent}[\"{}\"]", excerpt(name)),
+        }
+    }
+}
+
+/// Whether a name can be written behind a dot.
+fn is_plain(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    !name.is_empty() && name.len() <= 64 && name.bytes().all(plain)
+}
+
+fn note(notes: &RefCell<Vec<Fault>>, path: Path<'_>, message: impl fmt::Display) {
+    if let Ok(mut notes) = notes.try_borrow_mut() {
+        notes.push(Fault { path: path.to_string(), message: message.to_string() });
+    }
+}
+
+fn quoted<'w>(words: impl Iterator<Item = &'w str>) -> String {
+    words.map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,133 @@
+//! JSON as it was written: duplicate keys are kept, numbers are text.
+//!
+//! The usual readers drop the first of two equal keys and round numbers to doubles; both hide mistakes of whoever wrote the file.
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// How deep a configuration may nest; its own form needs 6.
+pub(super) const DEPTH_MAX: usize = 16;
+
+/// A JSON value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Node {
+    Null,
+    Bool(bool),
+    /// The number's own text.
+    Number(Box<str>),
+    Text(Box<str>),
+    List(Vec<Node>),
+    /// In the order of the file, equal keys included.
+    Object(Vec<(Box<str>, Node)>),
+}
+
+/// An object's entries, not yet read.
+struct Entries<'a>(Vec<(String, &'a RawValue)>);
+
+// === impl Node ===
+
+impl Node {
+    /// Reads a whole document. The error says what is wrong and where.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let raw: &RawValue = serde_json::from_slice(bytes).map_err(|error| format!("not JSON: {error}"))?;
+        Self::read(raw, DEPTH_MAX)
+    }
+
+    /// What it is, for the message that says what it should have been.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "a truth value",
+            Self::Number(_) => "a number",
+            Self::Text(_) => "a text",
+            Self::List(_) => "a list",
+            Self::Object(_) => "an object",
+        }
+    }
+
+    fn read(raw: &RawValue, depth: usize) -> Result<Self, String> {
+        let text = raw.get();
+        let malformed =
+            |error: serde_json::Error| format!("not JSON: {error} in {}", super::fault::excerpt(text));
+        let Some(deeper) = depth.checked_sub(1) else {
+            return Err(format!("nested more than {DEPTH_MAX} deep: {}", super::fault::excerpt(text)));
+        };
+        Ok(match text.as_bytes().first() {
+            Some(b'n') => Self::Null,
+            Some(b't') => Self::Bool(true),
+            Some(b'f') => Self::Bool(false),
+            Some(b'"') => Self::Text(serde_json::from_str(text).map_err(malformed)?),
+            Some(b'[') => {
+                let items: Vec<&RawValue> = serde_json::from_str(text).map_err(malformed)?;
+                Self::List(items.into_iter().map(|item| Self::read(item, deeper)).collect::<Result<_, _>>()?)
+            }
+            Some(b'{') => {
+                let Entries(entries) = serde_json::from_str(text).map_err(malformed)?;
+                let read = |(key, item): (String, _)| Ok((key.into_boxed_str(), Self::read(item, deeper)?));
+                Self::Object(entries.into_iter().map(read).collect::<Result<_, String>>()?)
+            }
+            _ => Self::Number(text.into()),
+        })
+    }
+}
+
+// === impl Entries ===
+
+impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(entries)
+            }
+        }
+        deserializer.deserialize_map(Collect).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicate_keys_and_the_text_of_numbers_survive() {
+        let node = Node::parse(br#"{"a": 9007199254740993, "a": [true, null, 1e308, "\u00e9"]}"#).unwrap();
+        let list = vec![Node::Bool(true), Node::Null, Node::Number("1e308".into()), Node::Text("é".into())];
+        let first = Node::Number("9007199254740993".into());
+        assert_eq!(node, Node::Object(vec![("a".into(), first), ("a".into(), Node::List(list))]));
+    }
+
+    #[test]
+    fn what_is_no_json_says_where() {
+        for text in ["", "{", "{\"a\": NaN}", "[1,]", "\u{feff}{}", "{} {}", "\"\\ud800\"", "01", "{\"a\" 1}"]
+        {
+            let message = Node::parse(text.as_bytes()).unwrap_err();
+            assert!(
+                message.starts_with("not JSON: ") && message.contains("line 1 column"),
+                "{text}: {message}"
+            );
+        }
+        assert!(Node::parse(b"\"\xff\"").is_err());
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(Node::parse(nested(DEPTH_MAX).as_bytes()).is_ok());
+        assert!(
+            Node::parse(nested(DEPTH_MAX + 1).as_bytes()).unwrap_err().starts_with("nested more than 16")
+        );
+        assert!(Node::parse(nested(100_000).as_bytes()).is_err());
+    }
+}
