@@ -28,7 +28,7 @@
 --     at least 1 / b from the integers q around it. To be rounded onto q it has to lie within q * 2^-53 of it, which takes
 --     q * b >= 2^53; but q * b < a + b.
 -- (P) if the double x * y is below 2^52, so is the integer (rounding is monotone), and the double is exact.
--- The specification is src/limits (u128); src/sidecar/tests/lua_model.rs holds the two together over random histories.
+-- The specification is src/limits (u128); src/sidecar/tests/lua/ holds the two together over random histories.
 --
 -- Redis 6.2 or later, or Valkey. Before Redis 5 a script that has read TIME may not write.
 
@@ -81,30 +81,31 @@ end
 
 -- === Read
 
+local KEYS, ARGV = KEYS, ARGV
 local n = #KEYS
 if #ARGV ~= 1 + 7 * n then
   return redis.error_reply('KOTA wants 7 arguments for each of ' .. n .. ' rules, not ' .. (#ARGV - 1))
 end
-local now
-if ARGV[1] == '' then
+local now = ARGV[1]
+if now == '' then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
 else
-  now = tonumber(ARGV[1])
+  now = now + 0
 end
 local states = redis.call('MGET', unpack(KEYS))
 
 -- === Decide
 
 local admitted = 1
-local answer = {}
-local used, at, used_now = {}, {}, {}
+local answer = {0, 0, 0, 0} -- made at the size that one rule needs: growing costs more than all the arithmetic
+local used, at = {0, 0}, {0, 0} -- the states to write if the request passes
 for i = 1, n do
   local arg = i * 7 - 5
   if ARGV[arg] ~= 'tb1' then
-    return redis.error_reply('KOTA unknown algorithm ' .. tostring(ARGV[arg]))
+    return redis.error_reply('KOTA unknown algorithm ' .. ARGV[arg])
   end
-  local cost, capacity = tonumber(ARGV[arg + 2]), ARGV[arg + 3] * 1000000
+  local cost, capacity = ARGV[arg + 2] * 1000000, ARGV[arg + 3] * 1000000
   local was, since, is = 0, now, 0
   local state = states[i]
   if state then
@@ -112,7 +113,7 @@ for i = 1, n do
     is = was
     local dt = now - since
     if dt > 0 then -- a clock that went back brings nothing back
-      local num, den = tonumber(ARGV[arg + 4]), tonumber(ARGV[arg + 5])
+      local num, den = ARGV[arg + 4] + 0, ARGV[arg + 5] + 0
       if num == 0 then
         if dt >= ARGV[arg + 6] * 1000 then is = 0 end
       elseif num * dt / den >= was + 1 then
@@ -123,19 +124,25 @@ for i = 1, n do
       end
     end
   end
-  used[i], at[i], used_now[i] = was, since, is
 
-  local verdict, wait = 1, 0
-  if cost * 1000000 > capacity then
-    verdict = 2
-  elseif is + cost * 1000000 > capacity then
-    verdict = 0
-    wait = wait_for(was + cost * 1000000 - capacity, since - now, tonumber(ARGV[arg + 4]), tonumber(ARGV[arg + 5]),
-      tonumber(ARGV[arg + 6]))
+  local verdict, left, wait = 1, floor((capacity - is) / 1000000), 0
+  if is + cost <= capacity then
+    if cost > 0 then
+      was = is + cost
+      if since < now then since = now end -- never back: the same time must not be credited twice
+    end
+    used[i], at[i] = was, since
+  else
+    if cost > capacity then
+      verdict = 2
+    else
+      verdict = 0
+      wait = wait_for(was + cost - capacity, since - now, ARGV[arg + 4] + 0, ARGV[arg + 5] + 0, ARGV[arg + 6])
+    end
+    if left < 0 then left = 0 end -- the limit was lowered
+    if ARGV[arg + 1] ~= 's' then admitted = 0 end
   end
-  if verdict ~= 1 and ARGV[arg + 1] ~= 's' then admitted = 0 end
-  local left = floor((capacity - is) / 1000000)
-  answer[i * 3 - 1], answer[i * 3], answer[i * 3 + 1] = verdict, left < 0 and 0 or left, wait
+  answer[i * 3 - 1], answer[i * 3], answer[i * 3 + 1] = verdict, left, wait
 end
 answer[1] = admitted
 if admitted == 0 then
@@ -147,25 +154,23 @@ end
 for i = 1, n do
   if answer[i * 3 - 1] == 1 then
     local arg = i * 7 - 5
-    local cost, capacity = tonumber(ARGV[arg + 2]), ARGV[arg + 3] * 1000000
-    local num, den, idle = tonumber(ARGV[arg + 4]), tonumber(ARGV[arg + 5]), tonumber(ARGV[arg + 6])
+    local cost, capacity = ARGV[arg + 2] * 1000000, ARGV[arg + 3] * 1000000
+    local num, den, idle = ARGV[arg + 4] + 0, ARGV[arg + 5] + 0, ARGV[arg + 6]
     local was, since = used[i], at[i]
     if cost > 0 then
-      was = used_now[i] + cost * 1000000
-      if since < now then since = now end -- never back: the same time must not be credited twice
       answer[i * 3] = floor((capacity - was) / 1000000)
       -- Until all has come back, and a second more. A number goes to the server by '%.17g': digits only, below 1e17.
-      local keep = num == 0 and idle or was * den / num / 1000
+      local keep = num == 0 and idle + 0 or was * den / num / 1000
       if keep > WAIT_MAX then keep = WAIT_MAX end
       keep = ceil(keep + (since - now) / 1000) + 1000
       redis.call('SET', KEYS[i], struct.pack(was < 1099511627776 and '<I7I5' or '<I7I7', since, was), 'PX', keep)
     else
-      cost = 1
+      cost = 1000000
     end
-    local missing = was + cost * 1000000 - capacity
+    local missing = was + cost - capacity
     if missing > 0 then
       local wait = wait_for(missing, since - now, num, den, idle)
-      answer[i * 3 + 1] = wait > 0 and wait or 0
+      if wait > 0 then answer[i * 3 + 1] = wait end
     end
   end
 end
