@@ -18,6 +18,12 @@ pub struct Redis {
     dir: PathBuf,
 }
 
+/// A connection for many commands at once: they are sent without waiting for answers, which come back in their order.
+#[derive(Debug)]
+pub struct Connection {
+    stream: BufReader<TcpStream>,
+}
+
 /// What Redis answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
@@ -97,6 +103,16 @@ impl Redis {
         ask(self.port, parts).unwrap_or_else(|e| panic!("Redis, {parts:?}: {e}"))
     }
 
+    /// Opens a connection that stays.
+    ///
+    /// # Panics
+    /// When Redis can't be reached.
+    #[must_use]
+    pub fn connect(&self) -> Connection {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap_or_else(|e| panic!("Redis: {e}"));
+        Connection { stream: BufReader::new(stream) }
+    }
+
     /// All keys, sorted.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
@@ -120,14 +136,42 @@ impl Redis {
     }
 }
 
+// === impl Connection ===
+
+impl Connection {
+    /// Sends commands that [`encode`] wrote.
+    ///
+    /// # Panics
+    /// When Redis has gone.
+    pub fn send(&mut self, commands: &[u8]) {
+        self.stream.get_mut().write_all(commands).unwrap_or_else(|e| panic!("Redis: {e}"));
+    }
+
+    /// The answer to the oldest command that has none yet.
+    ///
+    /// # Panics
+    /// When Redis has gone or answers nonsense.
+    pub fn receive(&mut self) -> Reply {
+        read_reply(&mut self.stream).unwrap_or_else(|e| panic!("Redis: {e}"))
+    }
+}
+
+/// Appends a command to `out`.
+pub fn encode<T: AsRef<[u8]>>(parts: &[T], out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("*{}\r\n", parts.len()).as_bytes());
+    for part in parts.iter().map(AsRef::as_ref) {
+        out.extend_from_slice(format!("${}\r\n", part.len()).as_bytes());
+        out.extend_from_slice(part);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
 fn ask(port: u16, parts: &[&str]) -> io::Result<Reply> {
     let stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let mut request = format!("*{}\r\n", parts.len());
-    for part in parts {
-        request.push_str(&format!("${}\r\n{part}\r\n", part.len()));
-    }
-    (&stream).write_all(request.as_bytes())?;
+    let mut request = Vec::new();
+    encode(parts, &mut request);
+    (&stream).write_all(&request)?;
     read_reply(&mut BufReader::new(stream))
 }
 
