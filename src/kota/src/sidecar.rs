@@ -1,0 +1,58 @@
+//! `kota sidecar`: its flags.
+
+use clap::Args;
+use std::process::ExitCode;
+
+/// Answers the filter's checks, one per pod.
+///
+/// Every value is checked, and a bad one named, by the sidecar itself: hence all of them are text here.
+#[derive(Debug, Args)]
+pub(crate) struct Flags {
+    /// Where the filter comes in: unix:PATH, or tcp:ADDRESS:PORT of loopback with --insecure-loopback.
+    #[arg(long, env = "KOTA_LISTEN", default_value = "unix:/run/kota/decide.sock", value_name = "ADDRESS")]
+    listen: String,
+    /// Where everybody else does: /v1/check, /metrics, /healthz, /readyz. Whoever reaches it can use up any limit.
+    #[arg(long, env = "KOTA_API", default_value = "127.0.0.1:9180", value_name = "ADDRESS:PORT")]
+    api: String,
+    /// Where the counters are: memory, or redis://[USER:PASSWORD@]HOST[:PORT][/DB], or unix:///PATH of a Redis. A URL with a
+    /// password belongs in the environment, where other users can't read it.
+    #[arg(long, env = "KOTA_STORE", default_value = "memory", hide_env_values = true)]
+    store: String,
+    /// The configuration whose rules /v1/check applies.
+    #[arg(long, env = "KOTA_RULES", value_name = "FILE")]
+    rules: Option<String>,
+    /// Hexadecimal keys, one a line, the same in all pods: the first hides values in the names of counters. A Redis needs it.
+    #[arg(long, env = "KOTA_KEY_FILE", value_name = "FILE")]
+    key_file: Option<String>,
+    /// A user that may connect to the Unix socket, by number; may be repeated. Default: the sidecar's own.
+    #[arg(long, env = "KOTA_ALLOW_UID", value_name = "UID", value_delimiter = ',')]
+    allow_uid: Vec<String>,
+    /// Lets the filter come in by TCP on loopback, where every user of the machine can use up any limit.
+    #[arg(long, env = "KOTA_INSECURE_LOOPBACK")]
+    insecure_loopback: bool,
+    /// Milliseconds to go on serving after a signal to end, while others learn that this pod is going.
+    #[arg(long, env = "KOTA_DRAIN_WAIT_MS", default_value = "2000", value_name = "N")]
+    drain_wait_ms: String,
+    /// Threads that serve. One decides most per core; more are for pods that need more than a core.
+    #[arg(long, env = "KOTA_THREADS", default_value = "1", value_name = "N")]
+    threads: String,
+    /// The least important lines to log: off, error, warn, info, debug or trace.
+    #[arg(long, env = "KOTA_LOG", default_value = "info", value_name = "LEVEL")]
+    log: String,
+}
+
+/// Runs the sidecar until a signal ends it.
+pub(crate) fn run(flags: Flags) -> ExitCode {
+    sidecar::run(&sidecar::settings::Flags {
+        listen: flags.listen,
+        api: flags.api,
+        store: flags.store,
+        rules: flags.rules,
+        key_file: flags.key_file,
+        allow_uid: flags.allow_uid,
+        insecure_loopback: flags.insecure_loopback,
+        drain_wait_ms: flags.drain_wait_ms,
+        threads: flags.threads,
+        log: flags.log,
+    })
+}

@@ -1,0 +1,67 @@
+//! The second listener, for everybody but the filter: health, metrics, and `POST /v1/check`.
+
+use crate::decide::Decider;
+use crate::metrics::Metrics;
+use crate::problem::{Answer, problem, whole};
+use crate::serve::Handler;
+use crate::store::{Status, Store};
+use hyper::body::Incoming;
+use hyper::{Method, Request, StatusCode};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// Answers on the second listener.
+#[derive(Debug)]
+pub struct Api {
+    decider: Arc<Decider>,
+    metrics: Metrics,
+    draining: watch::Receiver<bool>,
+}
+
+// === impl Api ===
+
+impl Api {
+    /// Answers for `decider`. Once `draining` is true it is not ready.
+    #[must_use]
+    pub fn new(decider: Arc<Decider>, metrics: Metrics, draining: watch::Receiver<bool>) -> Self {
+        Self { decider, metrics, draining }
+    }
+
+    /// Whether requests should be sent to this pod.
+    ///
+    /// A store that is away does not make it unready: the rules' fail modes are there for that, and readiness would take every
+    /// pod of the API out of service at once. One that was reached and can't do its work is different: it never has worked, so
+    /// a roll-out must stop here.
+    fn ready(&self) -> Answer {
+        let status = self.decider.store().status();
+        let draining = *self.draining.borrow();
+        let ready = !draining && !matches!(status, Status::Connecting | Status::Unfit(_));
+        let mut body = serde_json::json!({ "ready": ready, "store": status.word() });
+        if !status.reason().is_empty() {
+            body["reason"] = status.reason().into();
+        }
+        if draining {
+            body["draining"] = true.into();
+        }
+        let code = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        whole(code, JSON, body.to_string())
+    }
+}
+
+impl Handler for Api {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+        match (request.method(), request.uri().path()) {
+            (&Method::GET, "/healthz") => whole(StatusCode::OK, "text/plain", "ok\n"),
+            (&Method::GET, "/readyz") => self.ready(),
+            (&Method::GET, "/metrics") => {
+                whole(StatusCode::OK, OPEN_METRICS, self.metrics.render(self.decider.store()))
+            }
+            _ => {
+                problem(StatusCode::NOT_FOUND, "served here: POST /v1/check, GET /metrics, /healthz, /readyz")
+            }
+        }
+    }
+}

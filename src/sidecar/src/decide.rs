@@ -1,0 +1,210 @@
+//! `POST /v1/decide`: a batch of checks, from bytes to bytes.
+//!
+//! The whole batch has one deadline. A decision runs detached from its request: the filter may be gone when the store answers,
+//! and what was charged then must still be accounted for.
+
+pub mod http;
+
+use crate::asks::Asks;
+use crate::keys::{self, Keys};
+use crate::metrics::Metrics;
+use crate::store::{AnyStore, Store, all_unknown};
+use bytes::Bytes;
+use limits::decision::Limit;
+use limits::refill::Refill;
+use limits::token_bucket::TokenBucket;
+use protocol::batch::{self, Algorithm, Answer, Answers, Batch, Check, RuleForm, Unknown, WireError};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// The most batches that are decided at once; more are shed.
+pub const BATCHES_MAX: usize = 1_024;
+/// The longest a batch may take, whatever it asks for, in milliseconds.
+pub const BUDGET_MAX_MS: u32 = 60_000;
+/// What is kept back of the budget for the way home, in milliseconds.
+const WAY_HOME_MS: u32 = 1;
+
+/// Decides batches.
+#[derive(Debug)]
+pub struct Decider {
+    store: AnyStore,
+    keys: Keys,
+    metrics: Metrics,
+    batches: Arc<Semaphore>,
+}
+
+/// Why a batch is no batch, for the one who wrote the filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// A batch turned into questions to the store.
+struct Questions {
+    asks: Asks,
+    /// Checks that this build can't decide, by their index.
+    refused: Vec<usize>,
+    budget: Duration,
+}
+
+// === impl Decider ===
+
+impl Decider {
+    /// Decides by `store`, in which buckets are named by `keys`.
+    #[must_use]
+    pub fn new(store: AnyStore, keys: Keys, metrics: Metrics) -> Self {
+        Self { store, keys, metrics, batches: Arc::new(Semaphore::new(BATCHES_MAX)) }
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &AnyStore {
+        &self.store
+    }
+
+    /// Answers the batch in `body`, which arrived at `arrived`.
+    ///
+    /// # Errors
+    /// The body is no batch.
+    pub async fn batch(self: &Arc<Self>, body: Bytes, arrived: Instant) -> Result<Vec<u8>, Malformed> {
+        let questions = match batch::decode_batch(&body) {
+            Ok(batch) => self.questions(&batch)?,
+            Err(WireError::Version(version)) if version != 0 => {
+                self.metrics.unknown(Unknown::Version, 1);
+                // How many checks there are can't be read; as many as there can be covers them.
+                return encode(all_unknown(batch::CHECKS_MAX, Unknown::Version));
+            }
+            Err(_) => return Err(Malformed),
+        };
+        drop(body);
+        let answers = self.answers(questions, arrived).await;
+        encode(answers)
+    }
+
+    /// Asks the store for one answer per check, under its deadline.
+    pub async fn ask(self: &Arc<Self>, asks: Asks, deadline: Instant) -> Vec<Answer> {
+        let count = asks.len();
+        let answers = match &self.store {
+            // Nothing is waited for: there is nothing to detach.
+            AnyStore::Memory(store) => store.decide(&asks, deadline).await,
+            AnyStore::Redis(_) => {
+                let Ok(permit) = Arc::clone(&self.batches).try_acquire_owned() else {
+                    let shed = all_unknown(count, Unknown::Shed);
+                    self.metrics.answers(&shed);
+                    return shed;
+                };
+                let decider = Arc::clone(self);
+                let decided = tokio::spawn(async move {
+                    let answers = decider.store.decide(&asks, deadline).await;
+                    drop(permit);
+                    answers
+                });
+                decided.await.unwrap_or_else(|_| all_unknown(count, Unknown::RedisError))
+            }
+        };
+        self.metrics.answers(&answers);
+        answers
+    }
+
+    async fn answers(self: &Arc<Self>, questions: Questions, arrived: Instant) -> Vec<Answer> {
+        self.metrics.batch(questions.asks.len() + questions.refused.len());
+        self.metrics.unknown(Unknown::Version, questions.refused.len());
+        let mut answers = if questions.asks.is_empty() {
+            Vec::new()
+        } else {
+            self.ask(questions.asks, arrived + questions.budget).await
+        };
+        for index in questions.refused {
+            answers.insert(index.min(answers.len()), Answer::Unknown(Unknown::Version));
+        }
+        answers
+    }
+
+    fn questions(&self, batch: &Batch<'_>) -> Result<Questions, Malformed> {
+        if !keys::is_name(batch.domain) || !batch.rules.iter().all(|rule| keys::is_name(rule.id)) {
+            return Err(Malformed);
+        }
+        let limits: Vec<Option<Limit>> = batch.rules.iter().map(|rule| limit(rule)).collect();
+        let mut asks = Asks::with_capacity(batch.checks.len());
+        let mut refused = Vec::new();
+        let mut written = Written::default();
+        for (index, check) in batch.checks.iter().enumerate() {
+            written.write(&self.keys, batch.domain, check)?;
+            if !add(&mut asks, batch, &limits, check, &written)? {
+                refused.push(index);
+            }
+        }
+        let budget_ms = batch.budget_ms.min(BUDGET_MAX_MS).saturating_sub(WAY_HOME_MS).max(1);
+        Ok(Questions { asks, refused, budget: Duration::from_millis(budget_ms.into()) })
+    }
+}
+
+/// Adds a check. False if one of its rules is not of this version.
+fn add(
+    asks: &mut Asks,
+    batch: &Batch<'_>,
+    limits: &[Option<Limit>],
+    check: &Check<'_>,
+    written: &Written,
+) -> Result<bool, Malformed> {
+    for call in &check.calls {
+        let rule = &batch.rules[usize::from(call.rule)];
+        let Some(limit) = limits[usize::from(call.rule)] else {
+            asks.drop_check();
+            return Ok(false);
+        };
+        let parts = call.key.iter().map(|&part| (check.values[usize::from(part)].kind, written.get(part)));
+        asks.call(limit, call.cost, rule.shadow, |into| {
+            keys::write_key(into, batch.domain, rule.id, limit.tag(), parts);
+        });
+    }
+    if asks.end_check() { Ok(true) } else { Err(Malformed) }
+}
+
+/// The limit of a rule; `None` if this version can't decide it.
+fn limit(rule: &RuleForm<'_>) -> Option<Limit> {
+    match rule.algorithm {
+        Algorithm::TokenBucket { capacity, refill_num, refill_den, idle_s } => {
+            let refill = Refill::new(refill_num, refill_den)?;
+            TokenBucket::new(capacity, refill, idle_s).ok().map(Limit::TokenBucket)
+        }
+        Algorithm::SlidingWindow { .. } | Algorithm::Concurrency { .. } => None,
+    }
+}
+
+fn encode(answers: Vec<Answer>) -> Result<Vec<u8>, Malformed> {
+    batch::encode_answers(&Answers { answers, unavailable_for_ms: 0 }).map_err(|_| Malformed)
+}
+
+/// A check's values as keys write them: each once, however many rules are keyed by it.
+#[derive(Default)]
+struct Written {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+// === impl Written ===
+
+impl Written {
+    fn write(&mut self, keys: &Keys, domain: &str, check: &Check<'_>) -> Result<(), Malformed> {
+        self.bytes.clear();
+        self.ends.clear();
+        for value in &check.values {
+            if !keys::is_name(value.kind) {
+                return Err(Malformed);
+            }
+            keys.write_value(&mut self.bytes, domain, value.kind, value.bytes, value.secret);
+            self.ends.push(self.bytes.len());
+        }
+        Ok(())
+    }
+
+    fn get(&self, index: u8) -> &[u8] {
+        let index = usize::from(index);
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[index]]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+use super::*;
+
+fn flags() -> Flags {
+    Flags {
+        listen: "unix:/run/kota/decide.sock".into(),
+        api: "127.0.0.1:9180".into(),
+        store: "memory".into(),
+        drain_wait_ms: "2000".into(),
+        threads: "1".into(),
+        log: "info".into(),
+        ..Flags::default()
+    }
+}
+
+fn refusal(change: impl FnOnce(&mut Flags)) -> String {
+    let mut flags = flags();
+    change(&mut flags);
+    Settings::from_flags(&flags, 1_000).unwrap_err().to_string()
+}
+
+#[test]
+fn the_defaults_stand() {
+    let settings = Settings::from_flags(&flags(), 1_000).unwrap();
+    assert_eq!(settings.allowed, [1_000]);
+    assert_eq!(settings.drain_wait, Duration::from_secs(2));
+}
+
+#[test]
+fn tcp_is_for_loopback_and_only_if_one_asks_for_it() {
+    let refused = refusal(|flags| flags.listen = "tcp:127.0.0.1:9181".into());
+    assert!(refused.starts_with("--listen tcp:127.0.0.1:9181: ") && refused.contains("--insecure-loopback"));
+    let refused = refusal(|flags| {
+        flags.listen = "tcp:10.0.0.1:9181".into();
+        flags.insecure_loopback = true;
+    });
+    assert!(refused.contains("not in this version"), "{refused}");
+    let mut loopback = flags();
+    loopback.listen = "tcp:[::1]:0".into();
+    loopback.insecure_loopback = true;
+    assert!(Settings::from_flags(&loopback, 0).is_ok());
+}
+
+#[test]
+fn a_bad_flag_is_named_with_its_value_and_the_remedy() {
+    for (change, wanted) in [
+        (
+            Box::new(|f: &mut Flags| f.listen = "/run/x".into()) as Box<dyn FnOnce(&mut Flags)>,
+            "--listen /run/x: want",
+        ),
+        (Box::new(|f: &mut Flags| f.listen = "unix:".into()), "--listen unix:: want"),
+        (Box::new(|f: &mut Flags| f.api = "9180".into()), "--api 9180: want"),
+        (Box::new(|f: &mut Flags| f.allow_uid = vec!["envoy".into()]), "--allow-uid envoy: want"),
+        (Box::new(|f: &mut Flags| f.drain_wait_ms = "-1".into()), "--drain-wait-ms -1: want"),
+        (Box::new(|f: &mut Flags| f.threads = "0".into()), "--threads 0: want"),
+        (Box::new(|f: &mut Flags| f.log = "loud".into()), "--log loud: want"),
+        (
+            Box::new(|f: &mut Flags| f.key_file = Some("/nowhere/keys".into())),
+            "--key-file /nowhere/keys: cannot be read",
+        ),
+    ] {
+        let refused = refusal(change);
+        assert!(refused.starts_with(wanted), "{refused}");
+    }
+}
+
+#[test]
+fn a_redis_needs_a_key_file_and_its_url_is_never_repeated() {
+    let refused = refusal(|flags| flags.store = "redis://127.0.0.1/".into());
+    assert!(refused.starts_with("--key-file: a Redis store needs one"), "{refused}");
+    for url in [
+        "redis://:s3cret@",
+        "postgres://u:s3cret@host/",
+        "redis://u:s3cret@host:99999/",
+        "rediss://:s3cret@host/",
+    ] {
+        let refused = refusal(|flags| flags.store = url.into());
+        assert!(refused.starts_with("--store (a URL): ") && !refused.contains("s3cret"), "{refused}");
+    }
+}

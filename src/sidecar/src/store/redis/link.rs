@@ -1,0 +1,228 @@
+//! One connection, kept open in the background: connected, checked, watched, replaced.
+
+use super::check::{check, status};
+use super::script::Script;
+use super::target::Target;
+use crate::metrics::Metrics;
+use crate::store::{Health, Status};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, RedisError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long connecting and checking may take.
+const OPEN_TIME: Duration = Duration::from_secs(2);
+/// How often a connection is asked whether it lives, and how long it may take to say so.
+const PING_EVERY: Duration = Duration::from_secs(1);
+/// The first and the longest wait before connecting again; in between it doubles. Half of it is random.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// Pipelines that may wait to be written. The crate's 50 would make busy callers wait for each other.
+const QUEUE: usize = 1_024;
+
+/// A place for a connection, and the task that keeps it filled.
+pub(super) struct Link {
+    open: Mutex<Option<MultiplexedConnection>>,
+    /// Numbers the connections, so that an old one's failure does not close a new one.
+    epoch: AtomicU64,
+    answers: AtomicBool,
+    failed: Notify,
+    task: OnceLock<AbortHandle>,
+}
+
+/// A connection to be used for one pipeline.
+pub(super) struct Lease {
+    link: Arc<Link>,
+    epoch: u64,
+    connection: MultiplexedConnection,
+}
+
+/// What the task works with.
+struct Keeper {
+    link: Arc<Link>,
+    target: Target,
+    script: Arc<Script>,
+    health: Health,
+    metrics: Metrics,
+}
+
+// === impl Link ===
+
+impl Link {
+    pub(super) fn spawn(target: Target, script: Arc<Script>, health: Health, metrics: Metrics) -> Arc<Self> {
+        let link = Arc::new(Self {
+            open: Mutex::new(None),
+            epoch: AtomicU64::new(0),
+            answers: AtomicBool::new(false),
+            failed: Notify::new(),
+            task: OnceLock::new(),
+        });
+        let keeper = Keeper { link: Arc::clone(&link), target, script, health, metrics };
+        let task = tokio::spawn(keeper.keep()).abort_handle();
+        link.task.get_or_init(|| task);
+        link
+    }
+
+    /// Whether it is open and answered when it was last asked.
+    pub(super) fn answers(&self) -> bool {
+        self.answers.load(Ordering::Acquire)
+    }
+
+    /// The connection, if there is one.
+    pub(super) fn lease(self: &Arc<Self>) -> Option<Lease> {
+        let connection = self.slot().clone()?;
+        Some(Lease { link: Arc::clone(self), epoch: self.epoch.load(Ordering::Acquire), connection })
+    }
+
+    /// Closes the connection and stops the task.
+    pub(super) fn end(&self) {
+        if let Some(task) = self.task.get() {
+            task.abort();
+        }
+        self.slot().take();
+    }
+
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<MultiplexedConnection>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fill(&self, connection: MultiplexedConnection) {
+        let mut slot = self.slot();
+        self.epoch.fetch_add(1, Ordering::Release);
+        *slot = Some(connection);
+        self.answers.store(true, Ordering::Release);
+    }
+
+    fn clear(&self, epoch: u64) {
+        let mut slot = self.slot();
+        if self.epoch.load(Ordering::Acquire) == epoch && slot.take().is_some() {
+            self.answers.store(false, Ordering::Release);
+            self.failed.notify_one();
+        }
+    }
+}
+
+// === impl Lease ===
+
+impl Lease {
+    pub(super) fn connection(&self) -> MultiplexedConnection {
+        self.connection.clone()
+    }
+
+    /// A pipeline failed as a whole: the connection is gone, or can't be trusted to pair answers with calls.
+    pub(super) fn failed(&self, error: &RedisError) {
+        log::debug!("lost a connection to Redis: {}", error.category());
+        self.link.clear(self.epoch);
+    }
+
+    /// A call was refused with this code. Some codes mean that the server, or who we are there, is not what it was when the
+    /// connection was checked; then it is checked anew.
+    pub(super) fn refused(&self, code: &str) {
+        if matches!(code, "NOAUTH" | "NOPERM" | "READONLY" | "WRONGPASS") {
+            self.link.clear(self.epoch);
+        }
+    }
+}
+
+// === impl Keeper ===
+
+impl Keeper {
+    async fn keep(self) {
+        let mut backoff = BACKOFF.0;
+        loop {
+            match self.open().await {
+                Ok(connection) => {
+                    let since = Instant::now();
+                    self.link.fill(connection);
+                    self.found(Status::Up);
+                    self.watch().await;
+                    // A connection that is lost at once, again and again, is no reason to connect without a pause.
+                    if since.elapsed() > BACKOFF.1 {
+                        backoff = BACKOFF.0;
+                    }
+                }
+                Err(status) => self.found(status),
+            }
+            sleep(jittered(backoff)).await;
+            backoff = (backoff * 2).min(BACKOFF.1);
+        }
+    }
+
+    /// A connection that has passed the check.
+    async fn open(&self) -> Result<MultiplexedConnection, Status> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(OPEN_TIME))
+            // Every call has its own deadline.
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(QUEUE);
+        let open = async {
+            let connection = self
+                .target
+                .client()
+                .get_multiplexed_async_connection_with_config(&config)
+                .await
+                .map_err(|error| status("connect", &error))?;
+            self.metrics.connect();
+            check(&self.script, &connection).await?;
+            Ok(connection)
+        };
+        let late = |_| Status::Away(format!("no answer within {} ms", OPEN_TIME.as_millis()));
+        timeout(OPEN_TIME, open).await.map_err(late)?
+    }
+
+    /// Returns when the connection is lost. One that does not answer is kept (a stopped server may go on, and its late answers
+    /// are told from errors), but replaced as soon as another can be opened: a dead peer never answers again.
+    async fn watch(&self) {
+        loop {
+            let Some(lease) = self.link.lease() else { return };
+            tokio::select! {
+                () = self.link.failed.notified() => return,
+                () = sleep(PING_EVERY) => {}
+            }
+            match timeout(PING_EVERY, ping(lease.connection())).await {
+                Ok(Ok(())) => {
+                    self.link.answers.store(true, Ordering::Release);
+                    self.found(Status::Up);
+                }
+                Ok(Err(error)) => lease.failed(&error),
+                Err(_) => {
+                    self.link.answers.store(false, Ordering::Release);
+                    self.found(Status::Away(format!("no answer within {} ms", PING_EVERY.as_millis())));
+                    if let Ok(connection) = self.open().await {
+                        self.link.fill(connection);
+                    }
+                }
+            }
+        }
+    }
+
+    fn found(&self, status: Status) {
+        if self.health.set(status.clone()) {
+            let place = self.target.place();
+            match status {
+                Status::Connecting => {}
+                Status::Up => log::info!("Redis at {place} answers"),
+                Status::Away(reason) => log::warn!("Redis at {place} is away: {reason}"),
+                Status::Unfit(cause) => log::error!("Redis at {place} is not fit for use: {cause}"),
+            }
+        }
+    }
+}
+
+/// Asks for a sign of life; a refusal is one.
+async fn ping(mut connection: MultiplexedConnection) -> Result<(), RedisError> {
+    let mut command = Cmd::new();
+    command.arg("PING");
+    connection.send_packed_command(&command).await.map(|_| ())
+}
+
+/// Between half of it and all of it, so that the sidecars of a fleet do not come back at the same moment.
+fn jittered(wait: Duration) -> Duration {
+    let mut random = [0; 2];
+    // Without randomness: the whole wait.
+    let share = if getrandom::fill(&mut random).is_ok() { u16::from_ne_bytes(random) } else { u16::MAX };
+    wait / 2 + (wait / 2).mul_f64(f64::from(share) / f64::from(u16::MAX))
+}
