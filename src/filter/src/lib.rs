@@ -1,1 +1,38 @@
-//! See README.
+//! Kota's Proxy-Wasm filter: finds the rules that apply to a request, asks the sidecar, answers the client.
+//!
+//! # Layout
+//! - [`pairs`], [`capture`]: the request's headers, read once, as bytes
+//! - [`check`], [`worker`], [`callout`]: what is asked, batched, sent and received
+//! - [`exchange`], [`answer`]: what becomes of a request, and what its client is told
+//! - [`config`], [`reason`], [`counters`]: rules and words
+//! - `host`, `envoy` (wasm32 only): the shell
+//!
+//! All but the shell is pure: values in, values out, tested natively. Nothing panics.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        clippy::arithmetic_side_effects,
+        reason = "a panic traps the VM of a whole Envoy worker"
+    )
+)]
+
+pub mod answer;
+pub mod callout;
+pub mod capture;
+pub mod check;
+pub mod config;
+pub mod counters;
+#[cfg(target_arch = "wasm32")]
+mod envoy;
+pub mod exchange;
+#[cfg(target_arch = "wasm32")]
+mod host;
+pub mod pairs;
+pub mod reason;
+pub mod worker;

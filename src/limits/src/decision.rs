@@ -92,6 +92,14 @@ impl Limit {
         }
     }
 
+    /// Seconds until nothing is used any more when `left` tokens are left, rounded up.
+    #[must_use]
+    pub fn seconds_to_full(&self, left: u64) -> u64 {
+        match self {
+            Self::TokenBucket(bucket) => bucket.seconds_to_full(left),
+        }
+    }
+
     /// See [`TokenBucket::ask`].
     #[must_use]
     pub fn ask(&self, state: Option<Used>, now_us: u64, cost: u64) -> Verdict {

@@ -1,0 +1,82 @@
+//! What came back from a callout: a genuine answer, or the reason why there is none.
+
+use crate::reason::Reason;
+use protocol::batch::{Answer, Answers, BYTES_MAX, WireError, decode_answers};
+
+/// What the host tells of a finished callout.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// Headers of the answer; 0 when the call failed after it had begun.
+    pub headers: usize,
+    /// Whether the sidecar's marker header is there. Envoy answers in the sidecar's place when it can't reach it, and a wrong
+    /// cluster leads to somebody else's server: neither has it.
+    pub genuine: bool,
+    /// `:status`, where it was read.
+    pub status: Option<&'a [u8]>,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// Why Envoy did not take a callout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Envoy knows no such cluster.
+    NoCluster,
+    /// The cluster has no host, or is over its thresholds: Envoy does not say which.
+    NotSent,
+}
+
+// === impl Arrival ===
+
+impl Arrival<'_> {
+    /// The answers to `checks` checks.
+    ///
+    /// # Errors
+    /// The reason why there are none.
+    pub fn read(&self, checks: usize) -> Result<Vec<Answer>, Reason> {
+        if self.headers == 0 {
+            return Err(Reason::Deadline); // The host ends a call that had begun when its time is over.
+        }
+        if !self.genuine {
+            return Err(match self.status {
+                Some(b"503") => Reason::Refused,
+                Some(b"504") => Reason::Deadline,
+                _ => Reason::Garbage,
+            });
+        }
+        if self.body.len() > BYTES_MAX {
+            return Err(Reason::Garbage);
+        }
+        match decode_answers(self.body) {
+            Ok(Answers { answers, .. }) if answers.len() == checks => Ok(answers),
+            Err(WireError::Version(version)) if version != 0 => Err(Reason::Version),
+            _ => Err(Reason::Garbage),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::batch::{Unknown, encode_answers};
+
+    fn arrival(genuine: bool, status: &[u8], body: &[u8]) -> Result<Vec<Answer>, Reason> {
+        Arrival { headers: 3, genuine, status: Some(status), body }.read(1)
+    }
+
+    #[test]
+    fn only_a_genuine_answer_of_the_right_length_counts() {
+        let answers = Answers { answers: vec![Answer::Unknown(Unknown::Shed)], unavailable_for_ms: 0 };
+        let body = encode_answers(&answers).unwrap();
+        assert_eq!(arrival(true, b"200", &body), Ok(answers.answers.clone()));
+        assert_eq!(arrival(false, b"200", &body), Err(Reason::Garbage));
+        assert_eq!(arrival(false, b"503", b"no healthy upstream"), Err(Reason::Refused));
+        assert_eq!(arrival(false, b"504", b"upstream request timeout"), Err(Reason::Deadline));
+        assert_eq!(arrival(true, b"200", &body[..body.len() - 1]), Err(Reason::Garbage));
+        assert_eq!(arrival(true, b"200", b""), Err(Reason::Garbage));
+        assert_eq!(arrival(true, b"200", &[2, 0, 0]), Err(Reason::Version));
+        let two = Arrival { headers: 3, genuine: true, status: None, body: &body };
+        assert_eq!(two.read(2), Err(Reason::Garbage));
+        assert_eq!(Arrival { headers: 0, ..two }.read(1), Err(Reason::Deadline));
+    }
+}

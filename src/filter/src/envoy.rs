@@ -1,0 +1,406 @@
+//! The shell: Envoy's callbacks in, host calls out. The only module that names the SDK.
+//!
+//! All state belongs to a root context and is shared with its streams: a configuration change makes a second root in the same
+//! VM. The one exception are metric ids, which the host gives out per VM and does not deduplicate.
+
+use crate::answer::{Field, Reply};
+use crate::callout::{Arrival, Refusal};
+use crate::capture::{Capture, Connection};
+use crate::check::{self, Plan};
+use crate::config::Config;
+use crate::counters::{OTHER, RULES_MAX};
+use crate::exchange::{self, Counter, Exchange, Note, Tally, Told};
+use crate::host::{self, Buffer, Map};
+use crate::pairs;
+use crate::worker::{ANSWERS_MAX, Worker};
+use core::cell::{Cell, OnceCell, RefCell};
+use core::time::Duration;
+use hashbrown::{HashMap, HashSet};
+use limits::request::Request;
+use protocol::batch::{BYTES_MAX, MARKER};
+use proxy_wasm::traits::{Context, HttpContext, RootContext};
+use proxy_wasm::types::{Action, ContextType, LogLevel, Status};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// How often a root looks for a wake that was lost.
+const TICK_MS: u32 = 100;
+
+proxy_wasm::main! {{
+    proxy_wasm::set_log_level(LogLevel::Warn);
+    proxy_wasm::set_root_context(|id| Box::new(Root(Rc::new(Shared::new(id)))));
+}}
+
+thread_local! {
+    static METRICS: RefCell<Metrics> = RefCell::new(Metrics::default());
+}
+
+/// The counters that this VM has defined.
+#[derive(Default)]
+struct Metrics {
+    ids: HashMap<String, u32>,
+    rules: HashSet<Box<str>>,
+}
+
+/// What a root shares with its streams.
+struct Shared {
+    root: u32,
+    started: Instant,
+    config: OnceCell<Config>,
+    wake_queue: Cell<Option<u32>>,
+    worker: RefCell<Worker<Rc<Waiting>>>,
+    counters: RefCell<HashMap<(u16, usize), u32>>,
+    matched: RefCell<Vec<u16>>,
+    tally: RefCell<Tally>,
+    closing: Cell<bool>,
+}
+
+/// A stream, as the root finds it again.
+struct Waiting {
+    id: u32,
+    dialect: Cell<Speech>,
+    exchange: RefCell<Exchange>,
+}
+
+/// What the client understands.
+#[derive(Clone, Copy, Default)]
+enum Speech {
+    #[default]
+    Http,
+    Grpc,
+    GrpcWeb,
+}
+
+struct Root(Rc<Shared>);
+
+struct Stream {
+    shared: Rc<Shared>,
+    waiting: Rc<Waiting>,
+}
+
+/// The parts of a request that are no headers, asked of the host.
+struct HostConnection;
+
+// === impl HostConnection ===
+
+impl Connection for HostConnection {
+    fn source_address(&self) -> Option<Vec<u8>> {
+        host::property("source\0address")
+    }
+
+    fn route_name(&self) -> Option<Vec<u8>> {
+        host::property("xds\0route_name")
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn new(root: u32) -> Self {
+        Self {
+            root,
+            started: Instant::now(),
+            config: OnceCell::new(),
+            wake_queue: Cell::new(None),
+            worker: RefCell::default(),
+            counters: RefCell::default(),
+            matched: RefCell::default(),
+            tally: RefCell::default(),
+            closing: Cell::new(false),
+        }
+    }
+
+    /// Microseconds on a clock that nobody sets.
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Asks for a turn of the root after this one, if there is something to do.
+    fn wake(&self) {
+        if self.worker.borrow_mut().wants_wake() && !self.wake_queue.get().is_some_and(host::enqueue) {
+            self.worker.borrow_mut().woken(); // The next tick takes its place.
+        }
+    }
+
+    /// Real VMs only see streams; canaries see none. From a stream the host registers its root. The name is random, since
+    /// queues are common to all workers and all roots, and nothing numbers those.
+    fn listen_for_wakes(&self) {
+        if self.wake_queue.get().is_none() {
+            let mut name = [0u8; 16];
+            if getrandom::fill(&mut name).is_ok() {
+                self.wake_queue
+                    .set(host::register_queue(&format!("kota-wake-{:032x}", u128::from_le_bytes(name))));
+            }
+        }
+    }
+
+    /// Raises counters, which are defined at their first use, and keeps the emptied tally for the next.
+    fn count(&self, config: &Config, mut tally: Tally) {
+        let mut known = self.counters.borrow_mut();
+        for (rule, counter) in tally.drain(..) {
+            let id = known.get(&(rule, counter.index())).copied().or_else(|| {
+                let id = METRICS.with_borrow_mut(|metrics| metrics.define(config, rule, counter))?;
+                known.insert((rule, counter.index()), id);
+                Some(id)
+            });
+            id.into_iter().for_each(host::increment);
+        }
+        self.tally.replace(tally);
+    }
+
+    /// Carries out what an exchange wants done with its stream, which is the effective context.
+    fn carry_out(&self, config: &Config, action: exchange::Action, speech: Speech) {
+        match action {
+            exchange::Action::Nothing => {}
+            exchange::Action::Resume(note) => {
+                write_note(config, note);
+                host::resume_request();
+            }
+            exchange::Action::Reply(reply, note) => {
+                write_note(config, note);
+                send(&reply, speech);
+            }
+        }
+    }
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    fn define(&mut self, config: &Config, rule: u16, counter: Counter) -> Option<u32> {
+        let id = &*config.announcement(rule)?.id;
+        let named =
+            usize::from(rule) < RULES_MAX && (self.rules.contains(id) || self.rules.len() < RULES_MAX);
+        if named {
+            self.rules.insert(id.into());
+        }
+        let name = counter.name(if named { id } else { OTHER });
+        if let Some(&id) = self.ids.get(&name) {
+            return Some(id);
+        }
+        let id = host::define_counter(&name)?;
+        self.ids.insert(name, id);
+        Some(id)
+    }
+}
+
+/// Leaves for the access log what became of the effective stream.
+fn write_note(config: &Config, note: Note) {
+    host::set_property("kota.decision", note.decision);
+    if let Some(rule) = note.rule.and_then(|rule| config.announcement(rule)) {
+        host::set_property("kota.rule", &rule.id);
+    }
+    if let Some(reason) = note.reason {
+        host::set_property("kota.reason", reason.word());
+    }
+}
+
+/// Answers the effective stream in the form that its client understands.
+fn send(reply: &Reply, speech: Speech) {
+    let field = |(name, value): &'_ Field| (*name, value.clone());
+    let of_http = |name: &str| name == "content-type";
+    let others = reply.headers.iter().filter(|(name, _)| !of_http(name)).map(field);
+    let (status, headers, body, grpc_status): (_, Vec<Field>, _, _) = match speech {
+        Speech::Http => (reply.status, reply.headers.clone(), &*reply.body, None),
+        // Envoy turns this into a trailers-only answer: status 200, grpc-status, and the body as grpc-message.
+        Speech::Grpc => (200, others.collect(), &*reply.detail, Some(reply.grpc_status)),
+        Speech::GrpcWeb => {
+            let mut headers: Vec<Field> = others.collect();
+            headers.push(("content-type", "application/grpc-web".to_owned()));
+            headers.push(("grpc-status", reply.grpc_status.to_string()));
+            headers.push(("grpc-message", crate::answer::percent_encode(&reply.detail)));
+            (200, headers, "", None)
+        }
+    };
+    let headers = pairs::write(headers.iter().map(|(name, value)| (*name, &**value)));
+    host::send_reply(status, body, &headers, grpc_status);
+}
+
+/// Adds what Kota says to a response that may already say something: the lists are joined, of the rest the stricter stays.
+fn add_fields(told: &Told) {
+    for (name, value) in &told.fields {
+        host::add_header(Map::Response, name, value);
+    }
+    if told.legacy.is_empty() {
+        return;
+    }
+    let upstream = host::header(Map::Response, "x-ratelimit-remaining");
+    let upstream_left =
+        upstream.as_ref().and_then(|left| str::from_utf8(left).ok()?.trim().parse::<u64>().ok());
+    match (upstream, upstream_left) {
+        (None, _) => {
+            told.legacy.iter().for_each(|(name, value)| host::add_header(Map::Response, name, value))
+        }
+        (Some(_), Some(left)) if left <= told.left => {}
+        _ => told.legacy.iter().for_each(|(name, value)| host::replace_header(Map::Response, name, value)),
+    }
+}
+
+// === impl Root ===
+
+impl Root {
+    /// Sends what is queued and answers what is decided, each within its bounds; the rest gets a turn of its own.
+    fn turn(&self) {
+        let Some(config) = self.0.config.get() else { return };
+        self.send_queued(config);
+        self.answer_decided(config);
+        self.0.wake();
+        if self.0.closing.get() && self.0.worker.borrow().is_idle() {
+            host::done();
+        }
+    }
+
+    fn send_queued(&self, config: &Config) {
+        loop {
+            let next =
+                self.0.worker.borrow_mut().next_callout(&config.rules, &config.domain, self.0.now_us());
+            let Some(callout) = next else { break };
+            let headers = vec![(":method", "POST"), (":path", "/v1/decide"), (":authority", "kota")];
+            let timeout = Duration::from_millis(u64::from(callout.timeout_ms));
+            let sent =
+                self.dispatch_http_call(&config.cluster, headers, Some(&callout.body), Vec::new(), timeout);
+            let mut worker = self.0.worker.borrow_mut();
+            match sent {
+                Ok(token) => worker.sent(token, callout),
+                Err(Status::BadArgument) => worker.refused(callout, Refusal::NoCluster),
+                Err(_) => worker.refused(callout, Refusal::NotSent),
+            }
+        }
+    }
+
+    fn answer_decided(&self, config: &Config) {
+        let mut tally = self.0.tally.take();
+        let mut answered = 0;
+        while answered < ANSWERS_MAX {
+            let next = self.0.worker.borrow_mut().next_decided();
+            let Some((waiting, ruling)) = next else { break };
+            let action = waiting.exchange.borrow_mut().on_ruling(config, &ruling, &mut tally);
+            if action != exchange::Action::Nothing && host::set_effective_context(waiting.id) {
+                self.0.carry_out(config, action, waiting.dialect.get());
+                answered = answered.saturating_add(1);
+            }
+        }
+        if answered > 0 {
+            host::set_effective_context(self.0.root); // The host sends callouts from the effective context's root.
+        }
+        self.0.count(config, tally);
+    }
+}
+
+impl RootContext for Root {
+    // Runs in the canary VM of every new configuration too: no side effect beyond the root itself.
+    fn on_configure(&mut self, _size: usize) -> bool {
+        let json = host::buffer(Buffer::Configuration, usize::MAX).unwrap_or_default();
+        match Config::parse(&json) {
+            Ok(config) => {
+                host::set_tick_period(TICK_MS);
+                self.0.config.set(config).is_ok()
+            }
+            Err(faults) => {
+                faults.iter().for_each(|fault| log::error!("kota: configuration refused: {fault}"));
+                false
+            }
+        }
+    }
+
+    fn on_queue_ready(&mut self, queue: u32) {
+        let _ = host::dequeue(queue);
+        self.0.worker.borrow_mut().woken();
+        self.turn();
+    }
+
+    fn on_tick(&mut self) {
+        if !self.0.worker.borrow().is_idle() {
+            self.0.worker.borrow_mut().woken();
+            self.turn();
+        }
+    }
+
+    fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
+        let waiting = Waiting { id, dialect: Cell::default(), exchange: RefCell::default() };
+        Some(Box::new(Stream { shared: Rc::clone(&self.0), waiting: Rc::new(waiting) }))
+    }
+
+    fn get_type(&self) -> Option<ContextType> {
+        Some(ContextType::HttpContext)
+    }
+}
+
+impl Context for Root {
+    fn on_http_call_response(&mut self, token: u32, headers: usize, body_size: usize, _trailers: usize) {
+        // Without headers there is no map to read.
+        let genuine = headers > 0
+            && host::header(Map::Callout, MARKER.0).is_some_and(|value| value == MARKER.1.as_bytes());
+        let status = if genuine || headers == 0 { None } else { host::header(Map::Callout, ":status") };
+        let readable = genuine && body_size > 0 && body_size <= BYTES_MAX;
+        let body =
+            if readable { host::buffer(Buffer::Callout, body_size).unwrap_or_default() } else { Vec::new() };
+        let arrival = Arrival { headers, genuine, status: status.as_deref(), body: &body };
+        self.0.worker.borrow_mut().arrived(token, &arrival);
+        self.turn();
+    }
+
+    /// A root that is replaced stays until its streams are answered.
+    fn on_done(&mut self) -> bool {
+        if self.0.worker.borrow().is_idle() {
+            return true;
+        }
+        self.0.closing.set(true);
+        false
+    }
+}
+
+// === impl Stream ===
+
+impl Stream {
+    fn plan(&self, config: &Config) -> Option<Plan> {
+        let map = host::header_map(Map::Request)?;
+        let capture = Capture::new(&map, config.rules.header_names(), config.trusted_hops, HostConnection);
+        self.waiting.dialect.set(match () {
+            () if capture.is_grpc() => Speech::Grpc,
+            () if capture.is_grpc_web() => Speech::GrpcWeb,
+            () => Speech::Http,
+        });
+        let request = Request::new(&capture, config.rules.descriptors(), config.rules.routes());
+        Some(check::plan(&config.rules, &request, &mut self.shared.matched.borrow_mut()))
+    }
+}
+
+impl Context for Stream {}
+
+impl HttpContext for Stream {
+    fn on_http_request_headers(&mut self, _headers: usize, _end: bool) -> Action {
+        let Some(config) = self.shared.config.get() else { return Action::Continue };
+        match self.plan(config) {
+            None | Some(Plan::Pass) => Action::Continue,
+            Some(Plan::Deny(rule)) => {
+                let mut tally = self.shared.tally.take();
+                let action = self.waiting.exchange.borrow_mut().deny_missing_key(config, rule, &mut tally);
+                self.shared.count(config, tally);
+                self.shared.carry_out(config, action, self.waiting.dialect.get());
+                Action::Pause
+            }
+            Some(Plan::Ask(check)) => {
+                self.shared.listen_for_wakes();
+                self.waiting.exchange.borrow_mut().ask(&check);
+                let deadline_us = self.shared.now_us().saturating_add(config.deadline_us);
+                self.shared.worker.borrow_mut().queue(Rc::clone(&self.waiting), check, deadline_us);
+                self.shared.wake();
+                Action::Pause
+            }
+        }
+    }
+
+    // Runs for Kota's own replies and for those that Envoy makes while the request waits, too.
+    fn on_http_response_headers(&mut self, _headers: usize, _end: bool) -> Action {
+        let told = self.waiting.exchange.borrow_mut().on_response();
+        told.iter().for_each(add_fields);
+        Action::Continue
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.waiting.exchange.borrow_mut().on_gone();
+    }
+}

@@ -1,0 +1,232 @@
+//! One HTTP exchange, from its headers to its end: events go in, actions come out, nothing else happens.
+//!
+//! `Fresh` ─plan─▶ `Waiting` ─ruling─▶ `Passed` ─response─▶ `Over`. Envoy may answer a stream itself while it waits, and a client
+//! may go at any time (`Waiting` ─▶ `Left`): a ruling that then comes is counted, for it was charged, and does nothing else.
+
+use crate::answer::{self, Field, Nearest, Reply};
+use crate::check::Pending;
+use crate::config::{Announcement, Config};
+use crate::reason::Reason;
+use crate::worker::Ruling;
+use limits::decision::Verdict;
+use limits::rule::{FailMode, Mode, Rule};
+use protocol::batch::{self, Answer};
+
+/// An exchange that Kota has seen the request of.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    state: State,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// No rule applies, or none has been looked for.
+    #[default]
+    Fresh,
+    /// The rules of these indices have been asked.
+    Waiting(Vec<u16>),
+    /// The request passed; the response will say so.
+    Passed(Told),
+    /// The stream was answered by somebody else, or is gone, before the ruling on these rules came.
+    Left(Vec<u16>),
+    /// Nothing more is to be done.
+    Over,
+}
+
+/// What the response of an admitted request will say.
+#[derive(Debug)]
+pub struct Told {
+    /// The RateLimit fields, which are lists: they go beside what the upstream says.
+    pub fields: Vec<Field>,
+    /// The X-RateLimit fields, which are not: the stricter stay.
+    pub legacy: Vec<Field>,
+    /// Whole tokens left.
+    pub left: u64,
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing.
+    Nothing,
+    /// The request goes on.
+    Resume(Note),
+    /// The client gets a reply.
+    Reply(Box<Reply>, Note),
+}
+
+/// What the access log says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// `allow`, `would_deny` (it passes, but a shadow rule says no), `deny`, `failed_open` or `failed_closed`.
+    pub decision: &'static str,
+    /// The rule that decided, where one did.
+    pub rule: Option<u16>,
+    /// Why nobody could decide.
+    pub reason: Option<Reason>,
+}
+
+/// A counter of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Counter {
+    /// Requests that the rule admitted, and that passed.
+    Allowed,
+    /// Requests that the rule denied.
+    Denied,
+    /// Requests that passed although the rule, which only watches, says no.
+    ShadowDenied,
+    /// Requests that passed undecided.
+    FailedOpen(Reason),
+    /// Requests that were refused undecided.
+    FailedClosed(Reason),
+}
+
+/// Counters to be raised by one, each of the rule of that index.
+pub type Tally = Vec<(u16, Counter)>;
+
+// === impl Exchange ===
+
+impl Exchange {
+    /// The rules that apply have been asked, and the request waits.
+    pub fn ask(&mut self, check: &Pending) {
+        self.state = State::Waiting(check.rules().collect());
+    }
+
+    /// The rule of that index denies a request that lacks its key.
+    pub fn deny_missing_key(&mut self, config: &Config, rule: u16, tally: &mut Tally) -> Action {
+        let Some(announcement) = config.announcement(rule) else { return Action::Nothing };
+        self.state = State::Over;
+        tally.push((rule, Counter::Denied));
+        let note = Note { decision: "deny", rule: Some(rule), reason: None };
+        Action::Reply(Box::new(answer::missing_key(config, announcement)), note)
+    }
+
+    /// The check was decided, or can't be. Counted even if the stream is gone by now: what was charged was charged.
+    pub fn on_ruling(&mut self, config: &Config, ruling: &Ruling, tally: &mut Tally) -> Action {
+        let (rules, gone) = match core::mem::replace(&mut self.state, State::Over) {
+            State::Waiting(rules) => (rules, false),
+            State::Left(rules) => (rules, true),
+            _ => return Action::Nothing,
+        };
+        let action = match ruling {
+            Ruling::Decided(Answer::Admitted(outcomes)) => {
+                said(config, &rules, outcomes).map(|said| self.pass(config, &said, tally))
+            }
+            Ruling::Decided(Answer::Denied(outcomes)) => {
+                said(config, &rules, outcomes).and_then(|said| deny(config, &said, tally))
+            }
+            Ruling::Decided(Answer::Unknown(unknown)) => Some(fail(config, &rules, (*unknown).into(), tally)),
+            Ruling::Failed(_) if gone => None,
+            Ruling::Failed(reason) => Some(fail(config, &rules, *reason, tally)),
+        };
+        match action {
+            _ if gone => {
+                self.state = State::Over;
+                Action::Nothing
+            }
+            Some(action) => action,
+            None => fail(config, &rules, Reason::Garbage, tally),
+        }
+    }
+
+    /// The response begins. Gives what it has to say, once; a reply of Kota's own, and one that Envoy made while the request
+    /// waited, say nothing more.
+    pub fn on_response(&mut self) -> Option<Told> {
+        match core::mem::replace(&mut self.state, State::Over) {
+            State::Passed(told) => Some(told),
+            State::Waiting(rules) => {
+                self.state = State::Left(rules);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The stream is gone.
+    pub fn on_gone(&mut self) {
+        let _ = self.on_response();
+    }
+
+    fn pass(&mut self, config: &Config, said: &[Said<'_>], tally: &mut Tally) -> Action {
+        let mut note = Note { decision: "allow", rule: None, reason: None };
+        for one in said {
+            if one.rule.shadow && one.outcome.verdict != batch::Verdict::Admit {
+                note = Note { decision: "would_deny", rule: Some(one.index), reason: None };
+                tally.push((one.index, Counter::ShadowDenied));
+            } else {
+                tally.push((one.index, Counter::Allowed));
+            }
+        }
+        if let Some(least) = enforcing(said).min_by_key(|one| one.outcome.left) {
+            let left = least.outcome.left;
+            let seconds = config.rules.rule(least.index).map(|rule| rule.limit.seconds_to_full(left));
+            let nearest = Nearest { rule: least.rule, left, seconds, verdict: Verdict::Admit };
+            let fields = answer::fields(config, enforcing(said).map(|one| one.rule), &nearest);
+            let legacy = if config.legacy { answer::legacy_fields(&nearest) } else { Vec::new() };
+            self.state = State::Passed(Told { fields, legacy, left });
+        }
+        Action::Resume(note)
+    }
+}
+
+/// What one rule says.
+#[derive(Clone, Copy)]
+struct Said<'a> {
+    index: u16,
+    rule: &'a Announcement,
+    outcome: batch::Outcome,
+}
+
+/// Brings rules and outcomes together; `None` if the sidecar answered something else than what it was asked.
+fn said<'a>(config: &'a Config, rules: &[u16], outcomes: &[batch::Outcome]) -> Option<Vec<Said<'a>>> {
+    if rules.len() != outcomes.len() {
+        return None;
+    }
+    let one = |(&index, &outcome)| Some(Said { index, rule: config.announcement(index)?, outcome });
+    rules.iter().zip(outcomes).map(one).collect()
+}
+
+fn enforcing<'s, 'a>(said: &'s [Said<'a>]) -> impl Iterator<Item = &'s Said<'a>> {
+    said.iter().filter(|one| !one.rule.shadow)
+}
+
+/// The rules that deny, if any does.
+fn denying<'s, 'a>(said: &'s [Said<'a>]) -> impl Iterator<Item = &'s Said<'a>> {
+    enforcing(said).filter(|one| one.outcome.verdict != batch::Verdict::Admit)
+}
+
+/// The client hears of the longest wait; `None` if no rule denies.
+fn deny(config: &Config, said: &[Said<'_>], tally: &mut Tally) -> Option<Action> {
+    let longest = denying(said).max_by_key(|one| match one.outcome.verdict {
+        batch::Verdict::Never => u64::MAX,
+        _ => one.outcome.wait_ms,
+    })?;
+    tally.extend(denying(said).map(|one| (one.index, Counter::Denied)));
+    let (verdict, seconds) = match longest.outcome.verdict {
+        batch::Verdict::Never => (Verdict::Never, None),
+        _ => (Verdict::Wait, Some(longest.outcome.wait_ms.div_ceil(1_000).max(1))),
+    };
+    let nearest = Nearest { rule: longest.rule, left: longest.outcome.left, seconds, verdict };
+    let mut fields = answer::fields(config, enforcing(said).map(|one| one.rule), &nearest);
+    if config.legacy {
+        fields.extend(answer::legacy_fields(&nearest));
+    }
+    let reply = answer::denial(config, fields, &nearest, denying(said).map(|one| one.rule));
+    Some(Action::Reply(Box::new(reply), Note { decision: "deny", rule: Some(longest.index), reason: None }))
+}
+
+/// Nobody could decide: CLOSED wins over OPEN, and a rule that only watches closes nothing.
+fn fail(config: &Config, rules: &[u16], reason: Reason, tally: &mut Tally) -> Action {
+    let is_closed = |rule: &Rule| rule.mode == Mode::Enforce && rule.fail_mode == FailMode::Closed;
+    let closed = || rules.iter().copied().filter(|&rule| config.rules.rule(rule).is_some_and(is_closed));
+    if let Some(first) = closed().next() {
+        tally.extend(closed().map(|rule| (rule, Counter::FailedClosed(reason))));
+        let note = Note { decision: "failed_closed", rule: Some(first), reason: Some(reason) };
+        return Action::Reply(Box::new(answer::unavailable()), note);
+    }
+    tally.extend(rules.iter().map(|&rule| (rule, Counter::FailedOpen(reason))));
+    Action::Resume(Note { decision: "failed_open", rule: rules.first().copied(), reason: Some(reason) })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Header maps as the host hands them over: a count, the lengths, then the bytes, each key and value followed by a zero.
+//!
+//! Read in place and as bytes. The SDK's readers copy every header and require that names be UTF-8; this one allocates nothing
+//! and has no input on which it can fail: what does not fit is not there.
+
+/// The most pairs that are looked at; the host itself stops at 1,024.
+const PAIRS_MAX: usize = 1_024;
+
+/// The pairs of a header map, in their order.
+pub struct Pairs<'a> {
+    lengths: &'a [u8],
+    bytes: &'a [u8],
+}
+
+// === impl Pairs ===
+
+impl<'a> Pairs<'a> {
+    /// Reads a serialised header map.
+    #[must_use]
+    pub fn new(map: &'a [u8]) -> Self {
+        let parts = || {
+            let (count, rest) = split_u32(map)?;
+            let count = usize::try_from(count).ok().filter(|&count| count <= PAIRS_MAX)?;
+            rest.split_at_checked(count.checked_mul(8)?)
+        };
+        let (lengths, bytes) = parts().unwrap_or((&[], &[]));
+        Self { lengths, bytes }
+    }
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (key_len, rest) = split_u32(self.lengths)?;
+        let (value_len, rest) = split_u32(rest)?;
+        self.lengths = rest;
+        let (key, bytes) = split_text(self.bytes, key_len)?;
+        let (value, bytes) = split_text(bytes, value_len)?;
+        self.bytes = bytes;
+        Some((key, value))
+    }
+}
+
+fn split_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    bytes.split_first_chunk().map(|(number, rest)| (u32::from_le_bytes(*number), rest))
+}
+
+/// A text of `len` bytes and the zero behind it.
+fn split_text(bytes: &[u8], len: u32) -> Option<(&[u8], &[u8])> {
+    let (text, rest) = bytes.split_at_checked(usize::try_from(len).ok()?)?;
+    Some((text, rest.split_first()?.1))
+}
+
+/// Writes a header map in the same form.
+#[must_use]
+pub fn write<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Vec<u8> {
+    let mut map = Vec::with_capacity(512);
+    let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes();
+    map.extend_from_slice(&word(pairs.clone().count()));
+    for (key, value) in pairs.clone() {
+        map.extend_from_slice(&word(key.len()));
+        map.extend_from_slice(&word(value.len()));
+    }
+    for (key, value) in pairs {
+        for text in [key, value] {
+            map.extend_from_slice(text.as_bytes());
+            map.push(0);
+        }
+    }
+    map
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_come_back_in_their_order() {
+        let pairs = [(":path", "/orders"), ("x-api-key", ""), ("x", "y")];
+        let map = write(pairs.iter().copied());
+        let read: Vec<_> = Pairs::new(&map).collect();
+        assert_eq!(read, [(&b":path"[..], &b"/orders"[..]), (b"x-api-key", b""), (b"x", b"y")]);
+    }
+
+    #[test]
+    fn a_map_that_is_cut_anywhere_gives_what_is_whole() {
+        let map = write([("a", "1"), ("bc", "23")].iter().copied());
+        for cut in 0..map.len() {
+            assert!(Pairs::new(&map[..cut]).count() < 2, "cut at {cut}");
+        }
+        assert_eq!(Pairs::new(&[255; 64]).count(), 0);
+        assert_eq!(Pairs::new(&[0, 4, 0, 0]).count(), 0);
+    }
+}
