@@ -56,8 +56,8 @@ impl Compiled {
                 Check::Within(values.iter().filter_map(|value| block(value)).collect())
             }
             (Test::OneOf(values), Some(source)) => {
-                let form = |value: &Box<[u8]>| one_form(value, source, routes);
-                let mut values: Vec<_> = values.iter().filter_map(form).collect();
+                let forms = values.iter().filter_map(|value| one_form(value, source, routes));
+                let mut values: Vec<_> = forms.collect();
                 values.sort_unstable();
                 values.dedup();
                 Check::OneOf(values)

@@ -1,0 +1,11 @@
+//! The crate from outside: one test binary, a file per subject.
+
+mod bucket;
+mod bucket_properties;
+mod decisions;
+mod keys;
+mod matching;
+mod matching_properties;
+mod paths;
+mod support;
+mod tidy;

@@ -1,0 +1,230 @@
+//! Which rules apply, one table per subject.
+
+use crate::support::{
+    Call, RuleExt, call, cidr, descriptors, id, ids, matched, one_of, prefix, request, rule, set,
+};
+use limits::key::Key;
+use limits::request::{Given, Values};
+use limits::rule::{OnMissingKey, RULES_PER_REQUEST_MAX, Test};
+use limits::ruleset::RuleSet;
+
+fn check(set: &RuleSet, cases: &[(Call, &[&str])]) {
+    for (call, wanted) in cases {
+        assert_eq!(matched(set, call), *wanted, "{call:?}");
+    }
+}
+
+#[test]
+fn every_kind_of_condition() {
+    let set = set(
+        &[],
+        vec![
+            rule("all"),
+            rule("gold").when("plan", one_of(&["gold"])),
+            rule("paid").when("plan", one_of(&["silver", "gold"])),
+            rule("planless").when("plan", Test::Absent),
+            rule("v1").when("path", prefix("/v1/")),
+            rule("v1-and-v10").when("path", prefix("/v1")),
+            rule("inside").when("ip", cidr("10.0.0.0/8")),
+            rule("never").when("plan", one_of(&[])),
+        ],
+    );
+    check(
+        &set,
+        &[
+            (call("/"), &["all", "planless"]),
+            (call("/").header("x-plan", "gold"), &["all", "gold", "paid"]),
+            (call("/").header("x-plan", " gold\t"), &["all", "gold", "paid"]),
+            (call("/").header("x-plan", "Gold"), &["all"]),
+            (call("/").header("x-plan", "silver"), &["all", "paid"]),
+            (call("/").header("x-plan", ""), &["all", "planless"]),
+            (call("/").header("x-plan", "  "), &["all", "planless"]),
+            (call("/").header("x-plan", b"\xff"), &["all"]),
+            (call("/").header("x-plan", "gold").header("x-plan", "iron"), &["all", "planless"]),
+            (call("/v1/x"), &["all", "planless", "v1", "v1-and-v10"]),
+            (call("/v1"), &["all", "planless", "v1", "v1-and-v10"]),
+            (call("/v1/"), &["all", "planless", "v1", "v1-and-v10"]),
+            (call("/v10"), &["all", "planless", "v1-and-v10"]),
+            (call("/").from("10.1.2.3"), &["all", "planless", "inside"]),
+            (call("/").from("::ffff:10.1.2.3"), &["all", "planless", "inside"]),
+        ],
+    );
+}
+
+#[test]
+fn mk_01_every_spelling_meets_the_same_rules() {
+    let set = set(
+        &["* /**"],
+        vec![
+            rule("by-route").when("route", one_of(&["* /v1/login"])),
+            rule("by-path").when("path", one_of(&["/v1/login/"])),
+            rule("by-prefix").when("path", prefix("/v1//login/")),
+        ],
+    );
+    for path in [
+        "/v1/login",
+        "//v1/login",
+        "/v1//login",
+        "/v1/login/",
+        "/v1/./login",
+        "/v1/%6Cogin",
+        "/x/../v1/login",
+    ] {
+        assert_eq!(matched(&set, &call(path)), ["by-route", "by-path", "by-prefix"], "{path}");
+    }
+}
+
+#[test]
+fn mk_03_a_query_dodges_no_rule() {
+    let set = set(
+        &[],
+        vec![rule("search").when("path", one_of(&["/search"])).keyed(&["path"], OnMissingKey::Skip)],
+    );
+    for path in ["/search", "/search?x=1", "/search?x=2", "/search?", "/search#f"] {
+        let call = call(path);
+        assert_eq!(matched(&set, &call), ["search"], "{path}");
+        assert_eq!(request(&call, &set).value(id("path")), Some(&b"/search"[..]), "{path}");
+    }
+}
+
+#[test]
+fn mk_11_equal_limits_on_two_paths_are_two_rules() {
+    let on = |name: &str, path| rule(name).when("path", one_of(&[path])).keyed(&["ip"], OnMissingKey::Ip);
+    let set = set(&[], vec![on("a", "/a"), on("b", "/b")]);
+    check(&set, &[(call("/a"), &["a"]), (call("/b"), &["b"]), (call("/c"), &[])]);
+}
+
+#[test]
+fn mk_16_all_conditions_must_hold_in_whatever_order() {
+    let free = || one_of(&["free"]);
+    let set = set(
+        &[],
+        vec![
+            rule("plan-first").when("plan", free()).when("ip", cidr("10.0.0.0/8")),
+            rule("block-first").when("ip", cidr("10.0.0.0/8")).when("plan", free()),
+        ],
+    );
+    check(
+        &set,
+        &[
+            (call("/").header("x-plan", "free").from("10.9.9.9"), &["plan-first", "block-first"]),
+            (call("/").header("x-plan", "free").from("11.9.9.9"), &[]),
+            (call("/").header("x-plan", "paid").from("10.9.9.9"), &[]),
+            (call("/").from("11.9.9.9"), &[]),
+        ],
+    );
+}
+
+#[test]
+fn an_address_matches_in_every_way_it_can_be_written() {
+    let set = set(
+        &[],
+        vec![
+            rule("one").when("ip", one_of(&["203.0.113.7"])),
+            rule("six").when("ip", one_of(&["2001:db8::1"])),
+            rule("sixty-four").when("ip", one_of(&["2001:db8::/64"])),
+            rule("client").when("client", cidr("2001:db8::/32")),
+            rule("header").when("user", cidr("10.0.0.0/8")),
+        ],
+    );
+    check(
+        &set,
+        &[
+            (call("/"), &["one"]),
+            (call("/").from("2001:db8::1"), &["six", "sixty-four", "client"]),
+            (call("/").from("2001:db8::2"), &["sixty-four", "client"]),
+            (call("/").from("2001:db8:0:1::1"), &["client"]),
+            (
+                call("/").header("x-user", "[::ffff:10.0.0.1]:80").from("2001:db8::2"),
+                &["sixty-four", "header"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_route_that_a_rule_names_counts_beside_the_configured_ones() {
+    let set = set(
+        &["GET /orders/{id}", "* /public/**"],
+        vec![
+            rule("orders").when("route", one_of(&["GET /orders/{number}"])),
+            rule("create").when("route", one_of(&["POST /orders"])),
+            rule("routeless").when("route", Test::Absent),
+        ],
+    );
+    check(
+        &set,
+        &[
+            (call("/orders/1"), &["orders"]),
+            (call("/orders").method("POST"), &["create"]),
+            (call("/public/x"), &[]),
+            (call("/orders"), &["routeless"]),
+        ],
+    );
+}
+
+#[test]
+fn of_too_many_rules_the_first_apply() {
+    let many = (0..100).map(|n| rule(&format!("r{n}")).when("plan", one_of(&["gold"])));
+    let set = set(&[], many.chain((100..200).map(|n| rule(&format!("r{n}")))).collect());
+    let wanted: Vec<_> = (0..RULES_PER_REQUEST_MAX).map(|n| format!("r{n}")).collect();
+    assert_eq!(matched(&set, &call("/").header("x-plan", "gold")), wanted);
+    assert_eq!(matched(&set, &call("/"))[0], "r100");
+}
+
+#[test]
+fn only_headers_that_rules_read_are_named() {
+    let ip = |name: &str| rule(name).keyed(&["ip"], OnMissingKey::Ip);
+    let names = |rules| set(&[], rules).header_names().join(" ");
+    assert_eq!(names(vec![ip("a")]), "");
+    assert_eq!(names(vec![ip("a").when("plan", Test::Absent)]), "x-plan");
+    assert_eq!(names(vec![rule("client")]), "x-api-key x-user");
+    assert_eq!(
+        names(vec![rule("client"), rule("b").keyed(&["region", "user"], OnMissingKey::Ip)]),
+        "x-api-key x-region x-user"
+    );
+}
+
+#[test]
+fn the_address_is_asked_for_once_and_only_if_needed() {
+    let by_plan = rule("gold").when("plan", one_of(&["gold"]));
+    let by_block = rule("inside").when("ip", cidr("203.0.113.0/24")).when("plan", Test::Absent);
+    let (plan, both) = (set(&[], vec![by_plan.clone()]), set(&[], vec![by_plan, by_block]));
+    let call = call("/");
+    matched(&plan, &call);
+    assert_eq!(call.asked_address.get(), 0);
+    let request = request(&call, &both);
+    assert_eq!(ids(&both, &request), ["inside"]);
+    assert!(matches!(both.key(both.rule(1).unwrap(), &request), Key::Parts(_)));
+    assert_eq!(call.asked_address.get(), 1);
+}
+
+#[test]
+fn given_values_match_as_those_of_a_request() {
+    let set = set(
+        &[],
+        vec![
+            rule("login").when("path", one_of(&["/v1/login"])).when("host", one_of(&["API.example.com:443"])),
+            rule("inside").when("ip", cidr("2001:db8::1/128")),
+            rule("keyless").when("api_key", Test::Absent),
+        ],
+    );
+    let descriptors = descriptors();
+    let given = |values: &[(&str, &str)]| {
+        let values: Vec<_> = values.iter().map(|(name, value)| (id(name), value.as_bytes())).collect();
+        Given::new(&descriptors, values)
+    };
+    let same = given(&[
+        ("path", "//v1/%6cogin/?q"),
+        ("host", "api.EXAMPLE.com."),
+        ("ip", "2001:db8::1"),
+        ("api_key", " "),
+    ]);
+    assert_eq!(ids(&set, &same), ["login", "inside", "keyless"]);
+    assert_eq!(same.kind_and_value(id("client")), Some((id("ip"), &b"2001:db8::/64"[..])));
+    let keyed = given(&[("api_key", "k"), ("ip", "2001:db8::2")]);
+    assert_eq!(ids(&set, &keyed), [""; 0]);
+    assert_eq!(keyed.kind_and_value(id("client")), Some((id("api_key"), &b"k"[..])));
+    assert_eq!(given(&[]).kind_and_value(id("client")), None);
+    assert_eq!(given(&[("client", "c")]).value(id("client")), Some(&b"c"[..]));
+}
