@@ -2,13 +2,13 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help tools build wasm demo test test-long bench fuzz deny fmt clean
+.PHONY: help tools build wasm demo test test-long bench bench-failures fuzz deny fmt clean
 
 STORE ?= memory
 KOTA_PACKAGES := --workspace --exclude kota-noop
 
 help: ## Lists these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 tools: ## Fetches Envoy and what else the tests run (Debian packages as root, else says which)
 	@integration/tools.sh
@@ -39,9 +39,17 @@ test-long: tools build ## The tests that need minutes, after those of `make test
 	cargo test --locked $(KOTA_PACKAGES)
 	cargo test --locked --release $(KOTA_PACKAGES) -- --ignored
 
-bench: build ## Measures side by side what Kota costs; writes target/bench/report.json
+bench: ## Measures side by side what Kota costs (8 minutes); writes target/bench/report.json. BENCH_SECONDS, BENCH_ROUNDS, BENCH_ONLY
 	@integration/tools.sh bench
-	cargo bench --locked -p kota-integration
+	@$(MAKE) --no-print-directory build
+	cargo build --locked -q -p kota-integration --bin bench
+	@exec "$${CARGO_TARGET_DIR:-target}/debug/bench"
+
+bench-failures: ## Measures how long a request waits when sidecar or Redis are away; writes target/bench/failures.json
+	@integration/tools.sh bench
+	@$(MAKE) --no-print-directory build
+	cargo build --locked -q -p kota-integration --bin bench
+	@exec "$${CARGO_TARGET_DIR:-target}/debug/bench" failures
 
 fuzz: ## Fuzzes what reads bytes from outside (not yet)
 	@echo "There are no fuzz targets yet." >&2; exit 1

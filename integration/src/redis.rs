@@ -64,7 +64,7 @@ impl Redis {
             "--appendonly",
             "no",
         ]);
-        command.arg("--dir").arg(dir);
+        command.arg("--dir").arg(dir).arg("--unixsocket").arg(socket(dir));
         let process = Process::start("redis", command, dir);
         process
             .wait_ready(|| ask(port, &["PING"]).is_ok_and(|reply| reply == Reply::Simple("PONG".to_owned())));
@@ -87,6 +87,12 @@ impl Redis {
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The address of its Unix socket for `--store`.
+    #[must_use]
+    pub fn socket_url(&self) -> String {
+        format!("redis+unix://{}", socket(&self.dir).display())
     }
 
     /// Kills it and starts an empty one in its place.
@@ -164,6 +170,10 @@ pub fn encode<T: AsRef<[u8]>>(parts: &[T], out: &mut Vec<u8>) {
         out.extend_from_slice(part);
         out.extend_from_slice(b"\r\n");
     }
+}
+
+fn socket(dir: &Path) -> PathBuf {
+    dir.join("redis.sock")
 }
 
 fn ask(port: u16, parts: &[&str]) -> io::Result<Reply> {

@@ -18,6 +18,7 @@ use crate::workdir::{Workdir, free_port};
 /// What to start. Reads as a sentence: `Stack::new().redis().sidecars(3).envoys(3).workers(2).rules(json!([…])).start()`.
 pub struct Stack {
     redis: bool,
+    redis_socket: bool,
     redis_faults: bool,
     sidecars: usize,
     sidecar_faults: bool,
@@ -71,6 +72,7 @@ impl Stack {
     pub fn new() -> Self {
         Self {
             redis: false,
+            redis_socket: false,
             redis_faults: false,
             sidecars: 1,
             sidecar_faults: false,
@@ -91,6 +93,14 @@ impl Stack {
     #[must_use]
     pub fn redis(mut self) -> Self {
         self.redis = true;
+        self
+    }
+
+    /// The sidecars share a Redis, which they reach through its Unix socket.
+    #[must_use]
+    pub fn redis_socket(mut self) -> Self {
+        self.redis = true;
+        self.redis_socket = true;
         self
     }
 
@@ -214,6 +224,7 @@ impl Stack {
             .map(|redis| FaultProxy::start(Endpoint::Tcp(free_port()), Endpoint::Tcp(redis.port())));
         let store = match (&redis_fault, &redis) {
             (Some(proxy), _) => format!("redis://127.0.0.1:{}", tcp_port(proxy.front())),
+            (None, Some(redis)) if self.redis_socket => redis.socket_url(),
             (None, Some(redis)) => redis.url(),
             (None, None) => "memory".to_owned(),
         };

@@ -34,6 +34,20 @@ pub fn redis_server() -> PathBuf {
     find("Redis", "REDIS_SERVER", &places, "make tools")
 }
 
+/// The load generator wrk: `WRK`, else the system's.
+#[must_use]
+pub fn wrk() -> PathBuf {
+    find("wrk", "WRK", &on_path("wrk"), "integration/tools.sh bench")
+}
+
+/// The load generator oha: `OHA`, else `target/tools`, else the system's.
+#[must_use]
+pub fn oha() -> PathBuf {
+    let mut places = vec![root().join("target/tools/bin/oha")];
+    places.extend(on_path("oha"));
+    find("oha", "OHA", &places, "integration/tools.sh bench")
+}
+
 /// The `kota` binary: `KOTA`, else the release build.
 #[must_use]
 pub fn kota() -> PathBuf {
