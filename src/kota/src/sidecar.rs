@@ -3,9 +3,8 @@
 use clap::Args;
 use std::process::ExitCode;
 
-/// Answers the filter's checks, one per pod.
-///
-/// Every value is checked, and a bad one named, by the sidecar itself: hence all of them are text here.
+/// Answer the filter's checks, one sidecar per pod.
+// Every value is checked, and a bad one named, by the sidecar itself: hence all of them are text here.
 #[derive(Debug, Args)]
 pub(crate) struct Flags {
     /// Where the filter comes in: unix:PATH, or tcp:ADDRESS:PORT of loopback with --insecure-loopback.
