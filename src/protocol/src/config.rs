@@ -5,26 +5,24 @@
 
 mod descriptors;
 mod extras;
-mod fault;
 mod limit;
 mod matching;
-mod number;
 mod routes;
 mod rule;
-mod spot;
 mod text;
-mod tree;
 mod unsupported;
 
-pub use fault::Fault;
+pub use crate::json::fault::Fault;
 
+use crate::json::fault::excerpt;
+
+use crate::json::spot::{Fields, Notes, Spot};
+use crate::json::tree::Node;
 use limits::rule::RULES_MAX;
 use limits::ruleset::RuleSet;
 use routes::RouteTable;
 use rule::{Parsed, Scope};
 use sha2::{Digest, Sha256};
-use spot::{Fields, Notes, Spot};
-use tree::Node;
 
 /// The largest configuration, in bytes.
 pub const BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -126,7 +124,7 @@ impl Config {
             return Err(whole(format!("is {} bytes long, at most {BYTES_MAX} are allowed", json.len())));
         }
         let node = Node::parse(json).map_err(whole)?;
-        let notes = Notes::default();
+        let notes = Notes::new(unsupported::contains);
         let config = read(&Spot::root(&node, &notes), version(json));
         let (faults, warnings) = notes.into_parts();
         match config {
@@ -237,7 +235,7 @@ fn problem_type(fields: &Fields<'_>) -> String {
     let Some(spot) = fields.get("problemType") else { return PROBLEM_TYPE_DEFAULT.to_owned() };
     let uri = spot.text(NAME_BYTES_MAX).unwrap_or_default();
     if !uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte)) {
-        spot.fault(format_args!("\"{}\" is no URI reference", fault::excerpt(uri)));
+        spot.fault(format_args!("\"{}\" is no URI reference", excerpt(uri)));
     }
     uri.to_owned()
 }

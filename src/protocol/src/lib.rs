@@ -17,6 +17,8 @@
 )]
 
 pub mod batch;
+pub mod check;
 pub mod config;
+mod json;
 pub mod problem;
 pub mod value;

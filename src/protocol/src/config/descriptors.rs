@@ -1,8 +1,8 @@
 //! `descriptors`: what a configuration adds to the built-in ones.
 
-use super::fault::excerpt;
-use super::spot::{Fields, Spot};
 use super::text;
+use crate::json::fault::excerpt;
+use crate::json::spot::{Fields, Spot};
 use hashbrown::HashMap;
 use limits::descriptor::{DESCRIPTORS_MAX, Descriptor, DescriptorId, Descriptors, Source};
 

@@ -1,9 +1,9 @@
 //! The fields of a rule that later versions decide, and the forms of `cost`: checked now, so that a file that passes keeps passing.
 
-use super::number;
-use super::spot::{Fields, Spot};
 use super::text;
-use super::tree::Node;
+use crate::json::number;
+use crate::json::spot::{Fields, Spot};
+use crate::json::tree::Node;
 use limits::token_bucket::{CAPACITY_MAX, TIME_TO_FULL_MAX_S};
 
 /// The most tokens leased at once.

@@ -1,9 +1,9 @@
 //! A rule's algorithm with its parameters.
 
-use super::fault::excerpt;
-use super::number;
-use super::spot::{Fields, Spot};
-use super::tree::Node;
+use crate::json::fault::excerpt;
+use crate::json::number;
+use crate::json::spot::{Fields, Spot};
+use crate::json::tree::Node;
 use limits::decision::Limit;
 use limits::refill::{DECIMALS_MAX, PER_SECOND_MAX, Refill, RefillError};
 use limits::token_bucket::{CAPACITY_MAX, TIME_TO_FULL_MAX_S, TokenBucket, TokenBucketError};

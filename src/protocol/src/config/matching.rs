@@ -1,10 +1,10 @@
 //! `match` and `key`: what a rule looks at.
 
-use super::fault::{excerpt, near_miss};
 use super::rule::Scope;
-use super::spot::Spot;
 use super::text;
-use super::tree::Node;
+use crate::json::fault::{excerpt, near_miss};
+use crate::json::spot::Spot;
+use crate::json::tree::Node;
 use limits::address::{self, Cidr};
 use limits::descriptor::{DescriptorId, Source};
 use limits::path;

@@ -1,8 +1,8 @@
 //! `routes`, and the routes that rules name beside them.
 
-use super::fault::excerpt;
-use super::spot::Spot;
 use super::text;
+use crate::json::fault::excerpt;
+use crate::json::spot::Spot;
 use hashbrown::HashSet;
 use limits::route::{Route, Routes};
 

@@ -1,10 +1,10 @@
 //! One rule.
 
 use super::descriptors::Defined;
-use super::fault::excerpt;
 use super::routes::RouteTable;
-use super::spot::{Fields, Spot};
 use super::{extras, limit, matching, text};
+use crate::json::fault::excerpt;
+use crate::json::spot::{Fields, Spot};
 use hashbrown::HashMap;
 use limits::rule::{FailMode, Mode, OnMissingKey, Rule};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The forms of short texts: ids, names, header names, methods.
 
-use super::fault::{excerpt, near_miss};
-use super::spot::Spot;
+use crate::json::fault::{excerpt, near_miss};
+use crate::json::spot::Spot;
 use limits::route::METHODS;
 
 /// The longest header name, in bytes.

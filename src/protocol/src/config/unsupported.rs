@@ -2,11 +2,8 @@
 //!
 //! This is the only place that knows. Whoever makes one of these work deletes its line here.
 
-/// What is said of them.
-pub(super) const MESSAGE: &str = "not in this version";
-
-/// Fields, by what they are a field of.
-const FIELDS: [(&str, &str); 15] = [
+/// Fields by what they are a field of, and words by the field whose value they are.
+const UNSUPPORTED: [(&str, &str); 18] = [
     ("configuration", "rulesFrom"),
     ("configuration", "untilRules"),
     ("configuration", "exemptions"),
@@ -22,18 +19,12 @@ const FIELDS: [(&str, &str); 15] = [
     ("cost", "header"),
     ("cost", "body"),
     ("cost", "responseHeader"),
+    ("algorithm", "SLIDING_WINDOW"),
+    ("algorithm", "CONCURRENCY"),
+    ("failMode", "LOCAL"),
 ];
 
-/// Words, by the field whose value they are.
-const WORDS: [(&str, &str); 3] =
-    [("algorithm", "SLIDING_WINDOW"), ("algorithm", "CONCURRENCY"), ("failMode", "LOCAL")];
-
-/// Whether this version can't decide a field.
-pub(super) fn field(scope: &str, name: &str) -> bool {
-    FIELDS.contains(&(scope, name))
-}
-
-/// Whether this version can't decide a word.
-pub(super) fn word(field: &str, word: &str) -> bool {
-    WORDS.contains(&(field, word))
+/// Whether this version can't decide it.
+pub(super) fn contains(scope: &str, name: &str) -> bool {
+    UNSUPPORTED.contains(&(scope, name))
 }

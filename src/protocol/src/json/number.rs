@@ -5,7 +5,7 @@ const EXPONENT_MAX: usize = 40;
 
 /// Why a number is not the whole number that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotWhole {
+pub(crate) enum NotWhole {
     /// It has decimals.
     Fraction,
     /// Below 0, or beyond 64 bits.
@@ -13,7 +13,7 @@ pub(super) enum NotWhole {
 }
 
 /// The number without exponent, such as `0.0000115741` for `1.15741e-05`; `None` beyond [`EXPONENT_MAX`].
-pub(super) fn plain(text: &str) -> Option<String> {
+pub(crate) fn plain(text: &str) -> Option<String> {
     let Some((mantissa, exponent)) = text.split_once(['e', 'E']) else { return Some(text.to_owned()) };
     let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
     let (whole, decimals) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -36,7 +36,7 @@ pub(super) fn plain(text: &str) -> Option<String> {
 }
 
 /// The whole number of at least 0 that the text stands for.
-pub(super) fn whole(text: &str) -> Result<u64, NotWhole> {
+pub(crate) fn whole(text: &str) -> Result<u64, NotWhole> {
     let plain = plain(text).ok_or(NotWhole::OutOfRange)?;
     let (whole, decimals) = plain.split_once('.').unwrap_or((&plain, ""));
     if decimals.bytes().any(|digit| digit != b'0') {

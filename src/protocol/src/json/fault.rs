@@ -21,7 +21,7 @@ impl fmt::Display for Fault {
 }
 
 /// The beginning of a text, safe to print on one line.
-pub(super) fn excerpt(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     let mut shown: String = text.chars().take(EXCERPT_MAX).flat_map(char::escape_debug).collect();
     if text.chars().nth(EXCERPT_MAX).is_some() {
         shown.push('…');
@@ -30,7 +30,7 @@ pub(super) fn excerpt(text: &str) -> String {
 }
 
 /// The word among `known` that was probably meant.
-pub(super) fn near_miss<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn near_miss<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let plain = |text: &str| -> Vec<u8> {
         text.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.to_ascii_lowercase()).collect()
     };

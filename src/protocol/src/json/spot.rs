@@ -3,30 +3,33 @@
 use super::fault::{Fault, excerpt, near_miss};
 use super::number::{self, NotWhole};
 use super::tree::Node;
-use super::unsupported;
 use hashbrown::HashSet;
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::RangeInclusive;
 
+/// What is said of a field or a word that is part of the form and not yet decided.
+const UNSUPPORTED: &str = "not in this version";
+
 /// What is noted on the way.
-#[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(crate) struct Notes {
+    /// Whether a field of an object, or a word of a field, is part of the form and not yet decided.
+    unsupported: fn(&str, &str) -> bool,
     faults: RefCell<Vec<Fault>>,
     warnings: RefCell<Vec<Fault>>,
 }
 
 /// A value and the way to it.
 #[derive(Clone, Copy)]
-pub(super) struct Spot<'t> {
-    pub(super) node: &'t Node,
+pub(crate) struct Spot<'t> {
+    pub(crate) node: &'t Node,
     path: Path<'t>,
     notes: &'t Notes,
 }
 
 /// An object whose field names are known.
 #[derive(Clone, Copy)]
-pub(super) struct Fields<'t> {
+pub(crate) struct Fields<'t> {
     spot: &'t Spot<'t>,
     entries: &'t [(Box<str>, Node)],
 }
@@ -42,7 +45,12 @@ enum Path<'t> {
 // === impl Notes ===
 
 impl Notes {
-    pub(super) fn into_parts(self) -> (Vec<Fault>, Vec<Fault>) {
+    pub(crate) fn new(unsupported: fn(&str, &str) -> bool) -> Self {
+        Self { unsupported, faults: RefCell::default(), warnings: RefCell::default() }
+    }
+
+    /// The faults and the warnings.
+    pub(crate) fn into_parts(self) -> (Vec<Fault>, Vec<Fault>) {
         (self.faults.into_inner(), self.warnings.into_inner())
     }
 }
@@ -50,20 +58,20 @@ impl Notes {
 // === impl Spot ===
 
 impl<'t> Spot<'t> {
-    pub(super) fn root(node: &'t Node, notes: &'t Notes) -> Self {
+    pub(crate) fn root(node: &'t Node, notes: &'t Notes) -> Self {
         Self { node, path: Path::Root, notes }
     }
 
-    pub(super) fn fault(&self, message: impl fmt::Display) {
+    pub(crate) fn fault(&self, message: impl fmt::Display) {
         note(&self.notes.faults, self.path, message);
     }
 
-    pub(super) fn warn(&self, message: impl fmt::Display) {
+    pub(crate) fn warn(&self, message: impl fmt::Display) {
         note(&self.notes.warnings, self.path, message);
     }
 
     /// Notes that something of another kind is wanted.
-    pub(super) fn want(&self, wanted: impl fmt::Display) {
+    pub(crate) fn want(&self, wanted: impl fmt::Display) {
         let hint = match self.node {
             Node::Text(text) if number::plain(text).is_some_and(|plain| plain.parse::<f64>().is_ok()) => {
                 "; write the number without quotes"
@@ -74,7 +82,7 @@ impl<'t> Spot<'t> {
     }
 
     /// A whole number within a range; `remedy` is added where it lies outside.
-    pub(super) fn whole(&self, range: RangeInclusive<u64>, remedy: &str) -> Option<u64> {
+    pub(crate) fn whole(&self, range: RangeInclusive<u64>, remedy: &str) -> Option<u64> {
         let (least, most) = range.clone().into_inner();
         let Node::Number(text) = self.node else {
             self.want(format_args!("a whole number from {least} to {most}"));
@@ -92,7 +100,7 @@ impl<'t> Spot<'t> {
         None
     }
 
-    pub(super) fn flag(&self) -> Option<bool> {
+    pub(crate) fn flag(&self) -> Option<bool> {
         if let Node::Bool(flag) = self.node {
             return Some(*flag);
         }
@@ -101,7 +109,7 @@ impl<'t> Spot<'t> {
     }
 
     /// A text of at most so many bytes, not empty and without control characters.
-    pub(super) fn text(&self, bytes_max: usize) -> Option<&'t str> {
+    pub(crate) fn text(&self, bytes_max: usize) -> Option<&'t str> {
         let Node::Text(text) = self.node else {
             self.want("a text");
             return None;
@@ -119,15 +127,15 @@ impl<'t> Spot<'t> {
     }
 
     /// One of the words that `field` can have.
-    pub(super) fn word<T: Copy>(&self, field: &str, words: &[(&'static str, T)]) -> Option<T> {
+    pub(crate) fn word<T: Copy>(&self, field: &str, words: &[(&'static str, T)]) -> Option<T> {
         let all = || words.iter().map(|(word, _)| *word);
         let Node::Text(text) = self.node else {
             self.want(format_args!("one of {}", quoted(all())));
             return None;
         };
         if let Some((word, meaning)) = words.iter().find(|(word, _)| *word == &**text) {
-            if unsupported::word(field, word) {
-                self.fault(format_args!("\"{word}\" is {}", unsupported::MESSAGE));
+            if (self.notes.unsupported)(field, word) {
+                self.fault(format_args!("\"{word}\" is {UNSUPPORTED}"));
             }
             return Some(*meaning);
         }
@@ -138,7 +146,7 @@ impl<'t> Spot<'t> {
     }
 
     /// A list of at most so many items.
-    pub(super) fn list(&self, items_max: usize) -> Option<&'t [Node]> {
+    pub(crate) fn list(&self, items_max: usize) -> Option<&'t [Node]> {
         let Node::List(items) = self.node else {
             self.want("a list");
             return None;
@@ -151,14 +159,14 @@ impl<'t> Spot<'t> {
     }
 
     /// Calls `each` with every item of a list that [`Spot::list`] gave.
-    pub(super) fn each(&self, items: &[Node], mut each: impl FnMut(usize, &Spot<'_>)) {
+    pub(crate) fn each(&self, items: &[Node], mut each: impl FnMut(usize, &Spot<'_>)) {
         for (index, node) in items.iter().enumerate() {
             each(index, &Spot { node, path: Path::Item(&self.path, index), notes: self.notes });
         }
     }
 
     /// An object with any keys, at most so many; a key that comes twice is a fault.
-    pub(super) fn entries(&self, entries_max: usize) -> Option<Fields<'_>> {
+    pub(crate) fn entries(&self, entries_max: usize) -> Option<Fields<'_>> {
         let Node::Object(entries) = self.node else {
             self.want("an object");
             return None;
@@ -178,7 +186,7 @@ impl<'t> Spot<'t> {
     }
 
     /// An object with these fields; others are faults, and so are those that this version can't decide.
-    pub(super) fn fields(&self, scope: &str, known: &[&str]) -> Option<Fields<'_>> {
+    pub(crate) fn fields(&self, scope: &str, known: &[&str]) -> Option<Fields<'_>> {
         let fields = self.entries(usize::MAX)?;
         for (name, _) in fields.entries {
             if !known.contains(&&**name) {
@@ -187,8 +195,8 @@ impl<'t> Spot<'t> {
                     None => format!(", want one of {}", quoted(known.iter().copied())),
                 };
                 fields.fault(name, format_args!("unknown field{remedy}"));
-            } else if unsupported::field(scope, name) {
-                fields.fault(name, unsupported::MESSAGE);
+            } else if (self.notes.unsupported)(scope, name) {
+                fields.fault(name, UNSUPPORTED);
             }
         }
         Some(fields)
@@ -198,13 +206,13 @@ impl<'t> Spot<'t> {
 // === impl Fields ===
 
 impl<'t> Fields<'t> {
-    pub(super) fn get(&self, name: &'t str) -> Option<Spot<'t>> {
+    pub(crate) fn get(&self, name: &'t str) -> Option<Spot<'t>> {
         let (_, node) = self.entries.iter().find(|(key, _)| **key == *name)?;
         Some(Spot { node, path: Path::Field(&self.spot.path, name), notes: self.spot.notes })
     }
 
     /// The field, or a fault that it is missing.
-    pub(super) fn need(&self, name: &'t str, remedy: &str) -> Option<Spot<'t>> {
+    pub(crate) fn need(&self, name: &'t str, remedy: &str) -> Option<Spot<'t>> {
         let found = self.get(name);
         if found.is_none() {
             self.fault(name, format_args!("is missing{remedy}"));
@@ -213,7 +221,7 @@ impl<'t> Fields<'t> {
     }
 
     /// All fields, in the order of the file.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&'t str, Spot<'t>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'t str, Spot<'t>)> {
         let (path, notes) = (&self.spot.path, self.spot.notes);
         self.entries
             .iter()
@@ -221,7 +229,7 @@ impl<'t> Fields<'t> {
     }
 
     /// Notes a fault of a field, whether it is there or not.
-    pub(super) fn fault(&self, name: &str, message: impl fmt::Display) {
+    pub(crate) fn fault(&self, name: &str, message: impl fmt::Display) {
         note(&self.spot.notes.faults, Path::Field(&self.spot.path, name), message);
     }
 }

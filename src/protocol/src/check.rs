@@ -1,0 +1,223 @@
+//! `POST /v1/check`: one decision for whoever is not the filter, in JSON.
+//!
+//! ```json
+//! {"domain": "public-api", "descriptors": [{"api_key": "k_123", "plan": "gold"}, {"route": "POST /orders"}], "cost": 1}
+//! {"decision": "DENY", "remaining": 0, "retryAfterMs": 200, "matchedRule": "gold-orders-create"}
+//! ```
+
+use crate::json::fault::{Fault, excerpt, near_miss};
+use crate::json::spot::{Notes, Spot};
+use crate::json::tree::Node;
+use limits::descriptor::{DESCRIPTORS_MAX, DescriptorId, Descriptors};
+use limits::token_bucket::CAPACITY_MAX;
+use serde::Serialize;
+
+/// The largest request, in bytes.
+pub const BYTES_MAX: usize = 64 * 1024;
+
+/// The most maps of descriptors.
+const MAPS_MAX: usize = 16;
+/// The longest value, in bytes.
+const VALUE_BYTES_MAX: usize = 8 * 1024;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The values by descriptor, each descriptor once. An empty value is as good as none.
+    pub values: Vec<(DescriptorId, String)>,
+    /// Tokens, 0 to [`CAPACITY_MAX`]; without it each rule's own cost.
+    pub cost: Option<u64>,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer<'a> {
+    /// Whether the request may go on.
+    pub decision: Decision,
+    /// Whole tokens left in the nearest rule's bucket, rounded down; null where no rule applies.
+    pub remaining: Option<u64>,
+    /// Milliseconds until the same request would pass; 0 when it does, null when it never will.
+    pub retry_after_ms: Option<u64>,
+    /// The nearest rule: when allowed the one with the least left, when denied the one with the longest wait. Null where none applies.
+    pub matched_rule: Option<&'a str>,
+}
+
+/// Whether a request may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Decision {
+    /// It may.
+    Allow,
+    /// It may not.
+    Deny,
+}
+
+// === impl Request ===
+
+impl Request {
+    /// Reads a request to the rules of `domain`, whose descriptors are `known`.
+    ///
+    /// # Errors
+    /// All its faults, by their paths. They quote names, never values.
+    pub fn parse(json: &[u8], domain: &str, known: &Descriptors) -> Result<Self, Vec<Fault>> {
+        let whole = |message: String| vec![Fault { path: "$".to_owned(), message }];
+        if json.len() > BYTES_MAX {
+            return Err(whole(format!("is {} bytes long, at most {BYTES_MAX} are allowed", json.len())));
+        }
+        let node = Node::parse(json).map_err(whole)?;
+        let notes = Notes::new(|_, _| false);
+        let request = read(&Spot::root(&node, &notes), domain, known);
+        let (faults, _) = notes.into_parts();
+        request.filter(|_| faults.is_empty()).ok_or(faults)
+    }
+}
+
+// === impl Answer ===
+
+impl Answer<'_> {
+    /// The JSON body; empty only if it could not be written, which nothing can cause.
+    #[must_use]
+    pub fn to_body(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+fn read(spot: &Spot<'_>, domain: &str, known: &Descriptors) -> Option<Request> {
+    let fields = spot.fields("check", &["domain", "descriptors", "cost"])?;
+    if let Some(spot) = fields.get("domain")
+        && spot.text(VALUE_BYTES_MAX).is_some_and(|asked| asked != domain)
+    {
+        spot.fault(format_args!("no such domain; the rules are those of \"{domain}\""));
+    }
+    let cost = fields.get("cost").map(|spot| spot.whole(0..=CAPACITY_MAX, ""));
+    let maps = fields.need("descriptors", ", want a list of objects")?;
+    let mut values = Vec::new();
+    maps.each(maps.list(MAPS_MAX)?, |_, map| {
+        let Some(entries) = map.entries(DESCRIPTORS_MAX) else { return };
+        for (name, spot) in entries.iter() {
+            if let (Some(id), Some(value)) = (descriptor(name, &spot, known), value(&spot)) {
+                add(&mut values, id, value, &spot);
+            }
+        }
+    });
+    Some(Request { values, cost: cost.flatten() })
+}
+
+fn descriptor(name: &str, spot: &Spot<'_>, known: &Descriptors) -> Option<DescriptorId> {
+    let found = known.find(name);
+    if found.is_none() {
+        let names = known.iter().map(|(_, descriptor)| &*descriptor.name);
+        let meant =
+            near_miss(name, names).map_or_else(String::new, |meant| format!("; did you mean \"{meant}\"?"));
+        spot.fault(format_args!("no descriptor is named \"{}\"{meant}", excerpt(name)));
+    }
+    found
+}
+
+/// A value. It is not repeated in a fault, since it may be a secret.
+fn value<'t>(spot: &Spot<'t>) -> Option<&'t str> {
+    let Node::Text(text) = spot.node else {
+        spot.want("a text");
+        return None;
+    };
+    if text.len() > VALUE_BYTES_MAX {
+        spot.fault(format_args!("is {} bytes long, at most {VALUE_BYTES_MAX} are allowed", text.len()));
+    } else if text.contains(char::is_control) {
+        spot.fault("has a control character, which no request can have");
+    } else {
+        return Some(text);
+    }
+    None
+}
+
+/// The maps are read as one set: the same value twice is one, two values are a conflict.
+fn add(values: &mut Vec<(DescriptorId, String)>, id: DescriptorId, value: &str, spot: &Spot<'_>) {
+    match values.iter().find(|(known, _)| *known == id) {
+        None => values.push((id, value.to_owned())),
+        Some((_, known)) if known == value => {}
+        Some(_) => spot.fault("has another value in an earlier object; say which is meant"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known() -> Descriptors {
+        let mut known = Descriptors::built_in();
+        let source = limits::descriptor::Source::Header("x-api-key".into());
+        known.define(limits::descriptor::Descriptor { name: "api_key".into(), source, secret: true });
+        known
+    }
+
+    fn parse(json: &str) -> Result<Request, Vec<String>> {
+        Request::parse(json.as_bytes(), "public-api", &known())
+            .map_err(|faults| faults.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn the_maps_are_read_as_one_set() {
+        let request = parse(
+            r#"{"domain": "public-api", "cost": 2, "descriptors": [{"api_key": "k_123", "route": "POST /orders"}, {"api_key": "k_123", "ip": ""}]}"#,
+        )
+        .unwrap();
+        let known = known();
+        let id = |name| known.find(name).unwrap();
+        let values = [(id("api_key"), "k_123"), (id("route"), "POST /orders"), (id("ip"), "")];
+        assert_eq!(request.values, values.map(|(id, value)| (id, value.to_owned())));
+        assert_eq!(request.cost, Some(2));
+        assert_eq!(parse(r#"{"descriptors": []}"#), Ok(Request { values: vec![], cost: None }));
+    }
+
+    #[test]
+    fn every_fault_is_listed_and_no_value_is_repeated() {
+        let faults = parse(
+            r#"{"domain": "other", "cost": -1, "costs": 1,
+                "descriptors": [{"api_key": "k_123", "apikey": "k_9"}, {"api_key": "k_124", "ip": 7, "path": "/a\u0000"}, 1]}"#,
+        )
+        .unwrap_err();
+        assert_eq!(
+            faults,
+            [
+                "$.costs: unknown field; did you mean \"cost\"?",
+                "$.domain: no such domain; the rules are those of \"public-api\"",
+                "$.cost: -1 is out of range, want 0 to 1000000000",
+                "$.descriptors[0].apikey: no descriptor is named \"apikey\"; did you mean \"api_key\"?",
+                "$.descriptors[1].api_key: has another value in an earlier object; say which is meant",
+                "$.descriptors[1].ip: want a text, not a number",
+                "$.descriptors[1].path: has a control character, which no request can have",
+                "$.descriptors[2]: want an object, not a number",
+            ]
+        );
+        assert_eq!(parse("{}"), Err(vec!["$.descriptors: is missing, want a list of objects".to_owned()]));
+        assert_eq!(
+            parse(&" ".repeat(65_537)),
+            Err(vec!["$: is 65537 bytes long, at most 65536 are allowed".to_owned()])
+        );
+    }
+
+    #[test]
+    fn answers_have_the_documented_form() {
+        let denied = Answer {
+            decision: Decision::Deny,
+            remaining: Some(0),
+            retry_after_ms: Some(200),
+            matched_rule: Some("r"),
+        };
+        assert_eq!(
+            denied.to_body(),
+            r#"{"decision":"DENY","remaining":0,"retryAfterMs":200,"matchedRule":"r"}"#
+        );
+        let free = Answer {
+            decision: Decision::Allow,
+            remaining: None,
+            retry_after_ms: Some(0),
+            matched_rule: None,
+        };
+        assert_eq!(
+            free.to_body(),
+            r#"{"decision":"ALLOW","remaining":null,"retryAfterMs":0,"matchedRule":null}"#
+        );
+    }
+}
