@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help tools build wasm demo test test-long bench bench-failures fuzz deny fmt clean
+.PHONY: help tools build wasm demo test test-long bench bench-failures bench-layouts fuzz deny fmt clean
 
 STORE ?= memory
 KOTA_PACKAGES := --workspace --exclude kota-noop
@@ -50,6 +50,9 @@ bench-failures: ## Measures how long a request waits when sidecar or Redis are a
 	@$(MAKE) --no-print-directory build
 	cargo build --locked -q -p kota-integration --bin bench
 	@exec "$${CARGO_TARGET_DIR:-target}/debug/bench" failures
+
+bench-layouts: ## Compares layouts of a bucket's state on Redis; writes integration/bench/layouts/*.csv
+	integration/bench/layouts/run.py
 
 fuzz: ## Fuzzes what reads bytes from outside (not yet)
 	@echo "There are no fuzz targets yet." >&2; exit 1

@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
 from layouts import LAYOUTS, call
 
 HERE = Path(__file__).parent
