@@ -48,7 +48,15 @@ impl Redis {
     /// When it does not start; with its log.
     #[must_use]
     pub fn start(dir: &Path) -> Self {
-        let port = free_port();
+        Self::start_at(free_port(), dir)
+    }
+
+    /// Starts one on this port and waits until it answers.
+    ///
+    /// # Panics
+    /// When it does not start; with its log.
+    #[must_use]
+    pub fn start_at(port: u16, dir: &Path) -> Self {
         Self { process: Self::spawn(port, dir), port, dir: dir.to_path_buf() }
     }
 

@@ -18,6 +18,8 @@ use std::sync::Arc;
 const OLDEST: (u32, u32) = (6, 2);
 /// The bucket that is charged: within `rl:`, as every key is, so that a user confined to other keys is found out.
 const PROBE_KEY: &[u8] = b"rl:{kota:self-check:probe}:self-check:tb1";
+/// The step that may fail for a right that only the script needs; Redis does not say which.
+const CALL: &str = "EVALSHA of the script, which calls TIME, MGET and SET on keys rl:*";
 
 /// Checks the server behind `connection`.
 ///
@@ -25,6 +27,7 @@ const PROBE_KEY: &[u8] = b"rl:{kota:self-check:probe}:self-check:tb1";
 /// What is in the way, as a status.
 pub(super) async fn check(script: &Arc<Script>, connection: &MultiplexedConnection) -> Result<(), Status> {
     version(connection.clone()).await?;
+    clock(connection.clone()).await?;
     if script.sha().is_none() {
         load(script, 0, connection).await?;
     }
@@ -58,11 +61,11 @@ async fn probe(script: &Arc<Script>, mut connection: MultiplexedConnection) -> R
     let command = call::command(sha, &asks, asks.check(0));
     match connection.send_packed_command(&command).await {
         Ok(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript) => Ok(None),
-        Ok(Value::ServerError(error)) => Err(status("EVALSHA", &error.into())),
-        Ok(reply) => {
-            call::answer(reply, 1).map(|_| Some(())).map_err(|_| unfit("EVALSHA: an answer of another form"))
-        }
-        Err(error) => Err(status("EVALSHA", &error)),
+        Ok(Value::ServerError(error)) => Err(status(CALL, &error.into())),
+        Ok(reply) => call::answer(reply, 1)
+            .map(|_| Some(()))
+            .map_err(|_| unfit("EVALSHA of the script: an answer of another form")),
+        Err(error) => Err(status(CALL, &error)),
     }
 }
 
@@ -81,6 +84,13 @@ async fn version(mut connection: MultiplexedConnection) -> Result<(), Status> {
         )),
         _ => Ok(()),
     }
+}
+
+/// Whether the clock may be read: a script that is denied it does not tell what it was denied.
+async fn clock(mut connection: MultiplexedConnection) -> Result<(), Status> {
+    let mut command = Cmd::new();
+    command.arg("TIME");
+    command.query_async::<Value>(&mut connection).await.map(|_| ()).map_err(|error| status("TIME", &error))
 }
 
 fn major_minor(text: &str) -> Option<(u32, u32)> {

@@ -1,0 +1,125 @@
+//! Asking a store in few words, and starting one.
+
+use kota_integration::redis::Redis as Server;
+use kota_integration::wait;
+use limits::decision::Limit;
+use limits::refill::Refill;
+use limits::token_bucket::TokenBucket;
+use protocol::batch::{Answer, Outcome, Unknown};
+use sidecar::asks::Asks;
+use sidecar::metrics::Metrics;
+use sidecar::store::redis::{Redis, Target};
+use sidecar::store::{Status, Store};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// One rule of a check.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    key: String,
+    capacity: u64,
+    refill: Refill,
+    cost: u64,
+    shadow: bool,
+}
+
+/// A bucket that gets a token in 1,000 s: during a test, none.
+pub(crate) fn rule(key: impl Into<String>, capacity: u64) -> Rule {
+    Rule { key: key.into(), capacity, refill: Refill::new(1, 1_000).unwrap(), cost: 1, shadow: false }
+}
+
+impl Rule {
+    pub(crate) fn per_second(mut self, tokens: u64) -> Self {
+        self.refill = Refill::new(tokens, 1).unwrap();
+        self
+    }
+
+    pub(crate) fn cost(mut self, cost: u64) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    pub(crate) fn shadow(mut self) -> Self {
+        self.shadow = true;
+        self
+    }
+}
+
+/// These checks, as a store takes them.
+pub(crate) fn asks<'a>(checks: impl IntoIterator<Item = &'a [Rule]>) -> Asks {
+    let mut asks = Asks::default();
+    for check in checks {
+        for rule in check {
+            let bucket = TokenBucket::new(rule.capacity, rule.refill, 0).unwrap();
+            let write = |into: &mut Vec<u8>| into.extend_from_slice(rule.key.as_bytes());
+            asks.call(Limit::TokenBucket(bucket), rule.cost, rule.shadow, write);
+        }
+        assert!(asks.end_check());
+    }
+    asks
+}
+
+/// The answers to these checks, within 10 s.
+pub(crate) async fn all(store: &impl Store, checks: &[Vec<Rule>]) -> Vec<Answer> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    store.decide(&asks(checks.iter().map(Vec::as_slice)), deadline).await
+}
+
+/// The answer to one check, within 10 s.
+pub(crate) async fn one(store: &impl Store, rules: &[Rule]) -> Answer {
+    all(store, &[rules.to_vec()]).await.remove(0)
+}
+
+/// Whether it was admitted.
+///
+/// # Panics
+/// It is unknown.
+pub(crate) fn admitted(answer: &Answer) -> bool {
+    match answer {
+        Answer::Admitted(_) => true,
+        Answer::Denied(_) => false,
+        Answer::Unknown(reason) => panic!("undecided: {reason:?}"),
+    }
+}
+
+/// What its rules say.
+///
+/// # Panics
+/// It is unknown.
+pub(crate) fn outcomes(answer: &Answer) -> &[Outcome] {
+    match answer {
+        Answer::Admitted(outcomes) | Answer::Denied(outcomes) => outcomes,
+        Answer::Unknown(reason) => panic!("undecided: {reason:?}"),
+    }
+}
+
+/// Why it is unknown, if it is.
+pub(crate) fn unknown(answer: &Answer) -> Option<Unknown> {
+    match answer {
+        Answer::Unknown(reason) => Some(*reason),
+        _ => None,
+    }
+}
+
+/// A store on this server, connected.
+pub(crate) async fn store(server: &Server) -> (Redis, Metrics) {
+    let (store, metrics) = begin(&server.url());
+    up(&store).await;
+    (store, metrics)
+}
+
+/// A store that begins to connect.
+pub(crate) fn begin(url: &str) -> (Redis, Metrics) {
+    let metrics = Metrics::new();
+    (Redis::connect(&Target::parse(url).unwrap(), metrics.clone()), metrics)
+}
+
+/// Waits until the store is up.
+pub(crate) async fn up(store: &Redis) {
+    until("the store is up", || store.status() == Status::Up).await;
+}
+
+/// Waits for a condition without holding up the runtime.
+pub(crate) async fn until(what: &str, condition: impl FnMut() -> bool) {
+    tokio::task::block_in_place(|| wait::until_true(what, condition));
+}

@@ -1,0 +1,159 @@
+//! Many at once, while things happen.
+
+use crate::ask::{Rule, admitted, all, one, rule, store, unknown, until, up};
+use kota_integration::redis::{Redis as Server, Reply};
+use kota_integration::workdir::Workdir;
+use protocol::batch::Unknown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+const CLIENTS: usize = 8;
+
+/// LR-01: the server forgets the script again and again; no client notices, and each time it is sent once.
+#[tokio::test(flavor = "multi_thread")]
+async fn lr_01_a_forgotten_script_is_sent_once_and_nobody_notices() {
+    const FLUSHES: u64 = 20;
+    let workdir = Workdir::new();
+    let server = Server::start(workdir.path());
+    let (store, metrics) = store(&server).await;
+    let store = Arc::new(store);
+    let (over, decided) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|client| {
+            let (store, over, decided) = (Arc::clone(&store), Arc::clone(&over), Arc::clone(&decided));
+            tokio::spawn(async move {
+                let checks: Vec<_> = (0..4)
+                    .map(|i| vec![rule(format!("c{client}-{i}"), 1_000_000).per_second(1_000)])
+                    .collect();
+                while !over.load(Ordering::Relaxed) {
+                    assert!(all(&*store, &checks).await.iter().all(admitted));
+                    decided.fetch_add(checks.len(), Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    for flush in 1..=FLUSHES {
+        let before = decided.load(Ordering::Relaxed);
+        until("there is load", || decided.load(Ordering::Relaxed) > before + 100).await;
+        server.command(&["SCRIPT", "FLUSH"]);
+        let sent = format!("kota_script_loads_total {}", flush + 1);
+        until("the script is sent again", || metrics.render(&*store).contains(&sent)).await;
+    }
+    over.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.await.unwrap();
+    }
+    assert_eq!(server.calls("script|load"), FLUSHES + 1);
+}
+
+/// LR-06: connections die at any moment, and no key is left without an end.
+#[tokio::test(flavor = "multi_thread")]
+async fn lr_06_no_key_is_without_ttl_whatever_happens_to_connections() {
+    const KEYS: usize = 100_000;
+    const BATCH: usize = 50;
+    let workdir = Workdir::new();
+    let server = Server::start(workdir.path());
+    let (store, _) = store(&server).await;
+    let store = Arc::new(store);
+    let next = Arc::new(AtomicUsize::new(0));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let (store, next) = (Arc::clone(&store), Arc::clone(&next));
+            tokio::spawn(async move {
+                let mut lost = 0;
+                loop {
+                    let first = next.fetch_add(BATCH, Ordering::Relaxed);
+                    if first >= KEYS {
+                        return lost;
+                    }
+                    let fresh = |key: usize| vec![rule(format!("a{key}"), 10), rule(format!("b{key}"), 10)];
+                    let checks: Vec<Vec<Rule>> = (first..first + BATCH).map(fresh).collect();
+                    let answers = all(&*store, &checks).await;
+                    for reason in answers.iter().filter_map(unknown) {
+                        assert_eq!(reason, Unknown::RedisError);
+                        lost += 1;
+                    }
+                    if lost > 0 {
+                        up(&store).await;
+                    }
+                }
+            })
+        })
+        .collect();
+    for part in 1..10 {
+        until("part of the keys are written", || next.load(Ordering::Relaxed) >= part * KEYS / 10).await;
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    }
+    let mut lost = 0;
+    for client in clients {
+        lost += client.await.unwrap();
+    }
+    let endless = "local n = 0
+        for _, key in ipairs(redis.call('KEYS', '*')) do
+            if redis.call('PTTL', key) < 0 then n = n + 1 end
+        end
+        return n";
+    assert_eq!(server.command(&["EVAL", endless, "0"]), Reply::Integer(0));
+    let Reply::Integer(keys) = server.command(&["DBSIZE"]) else { panic!("no size") };
+    let written = usize::try_from(keys).unwrap() / 2;
+    assert!(written <= KEYS && written + lost >= KEYS, "{written} keys written, {lost} checks lost");
+}
+
+/// AL-08, MP-01: three sidecars share one count, and only the server's clock counts: what they admit together is bounded by
+/// what passed on it, to the microsecond.
+#[tokio::test(flavor = "multi_thread")]
+async fn al_08_three_sidecars_admit_no_more_than_the_servers_clock_allows() {
+    const RATE: u64 = 200;
+    let workdir = Workdir::new();
+    let server = Server::start(workdir.path());
+    let start = time_us(&server);
+    let mut admitted_in_all = 0;
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let store = store(&server).await.0;
+        clients.push(tokio::spawn(async move {
+            let mut passed = 0;
+            for _ in 0..1_000 {
+                passed += u64::from(admitted(&one(&store, &[rule("shared", 5).per_second(RATE)]).await));
+            }
+            passed
+        }));
+    }
+    for client in clients {
+        admitted_in_all += client.await.unwrap();
+    }
+    let elapsed_us = time_us(&server) - start;
+    assert!(admitted_in_all >= 5);
+    assert!(admitted_in_all <= 5 + RATE * elapsed_us / 1_000_000, "{admitted_in_all} in {elapsed_us} us");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mp_01_three_sidecars_admit_exactly_the_capacity() {
+    let workdir = Workdir::new();
+    let server = Server::start(workdir.path());
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let store = Arc::new(store(&server).await.0);
+        for _ in 0..CLIENTS {
+            let store = Arc::clone(&store);
+            clients.push(tokio::spawn(async move {
+                let checks: Vec<_> = (0..40).map(|_| vec![rule("hundred", 100)]).collect();
+                all(&*store, &checks).await.iter().filter(|answer| admitted(answer)).count()
+            }));
+        }
+    }
+    let mut passed = 0;
+    for client in clients {
+        passed += client.await.unwrap();
+    }
+    assert_eq!(passed, 100);
+}
+
+fn time_us(server: &Server) -> u64 {
+    let Reply::Array(parts) = server.command(&["TIME"]) else { panic!("no time") };
+    let number = |part: &Reply| match part {
+        Reply::Bulk(Some(text)) => String::from_utf8_lossy(text).parse::<u64>().unwrap(),
+        other => panic!("{other:?}"),
+    };
+    number(&parts[0]) * 1_000_000 + number(&parts[1])
+}

@@ -1,0 +1,8 @@
+//! The stores, by what they do: one suite over both, and what can happen to a Redis.
+
+mod ask;
+mod fake;
+mod faults;
+mod fitness;
+mod load;
+mod suite;
