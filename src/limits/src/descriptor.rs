@@ -56,6 +56,12 @@ pub struct Descriptors {
 impl Descriptors {
     /// The built-in `ip`.
     pub const IP: DescriptorId = DescriptorId(0);
+    /// The built-in `method`.
+    pub const METHOD: DescriptorId = DescriptorId(1);
+    /// The built-in `path`.
+    pub const PATH: DescriptorId = DescriptorId(2);
+    /// The built-in `route`.
+    pub const ROUTE: DescriptorId = DescriptorId(4);
     /// The built-in `client`.
     pub const CLIENT: DescriptorId = DescriptorId(6);
     /// What `client` can stand for: the first of these that a request has.

@@ -164,25 +164,43 @@ fn first_present(values: &impl Values, descriptors: &Descriptors) -> Option<Desc
 // === impl Given ===
 
 impl<'a> Given<'a> {
-    /// The given values in the form in which they are compared. A later value of a descriptor replaces an earlier one; `client` can
-    /// be given and else is the first present of its kinds.
+    /// The given values in the form in which they are compared. A later value of a descriptor replaces an earlier one. What is not
+    /// given but follows from what is: `client` from its kinds, `route` from `method` and `path`.
     #[must_use]
     pub fn new<'v>(
         descriptors: &'a Descriptors,
+        routes: &Routes,
         given: impl IntoIterator<Item = (DescriptorId, &'v [u8])>,
     ) -> Self {
         let mut all = Self { descriptors, values: HashMap::new(), address: None };
         for (id, raw) in given {
             let Some(descriptor) = descriptors.get(id) else { continue };
-            if descriptor.source == Source::Ip {
-                all.address = address::parse(raw);
+            let value = canonical(&descriptor.source, raw);
+            match &descriptor.source {
+                Source::Ip => all.address = address::parse(raw),
+                Source::Route => {
+                    let known = value.as_deref().and_then(|text| routes.spelling(text));
+                    all.set(id, known.map(|text| text.as_bytes().into()).or(value));
+                    continue;
+                }
+                _ => {}
             }
-            match canonical(&descriptor.source, raw) {
-                Some(value) => all.values.insert(id, value.into_owned()),
-                None => all.values.remove(&id),
-            };
+            all.set(id, value);
+        }
+        if let (None, Some(method), Some(path)) =
+            (all.value(Descriptors::ROUTE), all.value(Descriptors::METHOD), all.value(Descriptors::PATH))
+        {
+            let route = routes.find(method, path).and_then(|index| routes.text(index));
+            all.set(Descriptors::ROUTE, route.map(|text| text.as_bytes().into()));
         }
         all
+    }
+
+    fn set(&mut self, id: DescriptorId, value: Option<Cow<'_, [u8]>>) {
+        match value {
+            Some(value) => self.values.insert(id, value.into_owned()),
+            None => self.values.remove(&id),
+        };
     }
 }
 

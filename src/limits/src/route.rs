@@ -214,6 +214,13 @@ impl Routes {
         node.here.exactly(route.method.as_deref())
     }
 
+    /// How the route that `text` spells was first written; `None` if it is not among these.
+    #[must_use]
+    pub fn spelling(&self, text: &[u8]) -> Option<&str> {
+        let route = Route::parse(core::str::from_utf8(text).ok()?).ok()?;
+        self.text(self.index_of(&route)?)
+    }
+
     /// How many different routes there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -4,7 +4,7 @@ use crate::address::Cidr;
 use crate::descriptor::{DescriptorId, Descriptors, Source};
 use crate::path;
 use crate::request::{Values, canonical};
-use crate::route::{Route, Routes};
+use crate::route::Routes;
 use crate::rule::{Condition, Test};
 
 /// A condition with its values in the form in which requests have them.
@@ -146,8 +146,7 @@ fn block(value: &[u8]) -> Option<Cidr> {
 
 fn one_form(value: &[u8], source: &Source, routes: &Routes) -> Option<Box<[u8]>> {
     if *source == Source::Route {
-        let route = Route::parse(core::str::from_utf8(value).ok()?).ok()?;
-        return routes.text(routes.index_of(&route)?).map(|text| text.as_bytes().into());
+        return routes.spelling(value).map(|text| text.as_bytes().into());
     }
     canonical(source, value).map(|value| (*value).into())
 }

@@ -1,6 +1,7 @@
 //! Whose bucket a request takes its tokens from.
 
 use crate::support::{Call, RuleExt, call, id, request, rule, set};
+use limits::descriptor::Descriptors;
 use limits::key::Key;
 use limits::rule::OnMissingKey::{self, Deny, Ip, Shared, Skip};
 
@@ -96,6 +97,17 @@ fn a_key_is_one_whatever_the_spelling_of_the_request() {
         .map(|path| key(&call(path), &["route"], Deny))
         .to_vec();
     assert_eq!(keys, ["route=GET /orders/{id}"; 4]);
-    assert_eq!(id("ip"), limits::descriptor::Descriptors::IP);
-    assert_eq!(id("client"), limits::descriptor::Descriptors::CLIENT);
+}
+
+#[test]
+fn the_constants_name_the_built_in_descriptors() {
+    for (name, constant) in [
+        ("ip", Descriptors::IP),
+        ("method", Descriptors::METHOD),
+        ("path", Descriptors::PATH),
+        ("route", Descriptors::ROUTE),
+        ("client", Descriptors::CLIENT),
+    ] {
+        assert_eq!(id(name), constant, "{name}");
+    }
 }

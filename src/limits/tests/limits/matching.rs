@@ -207,12 +207,13 @@ fn given_values_match_as_those_of_a_request() {
             rule("login").when("path", one_of(&["/v1/login"])).when("host", one_of(&["API.example.com:443"])),
             rule("inside").when("ip", cidr("2001:db8::1/128")),
             rule("keyless").when("api_key", Test::Absent),
+            rule("order").when("route", one_of(&["GET /orders/{id}"])),
         ],
     );
     let descriptors = descriptors();
     let given = |values: &[(&str, &str)]| {
         let values: Vec<_> = values.iter().map(|(name, value)| (id(name), value.as_bytes())).collect();
-        Given::new(&descriptors, values)
+        Given::new(&descriptors, set.routes(), values)
     };
     let same = given(&[
         ("path", "//v1/%6cogin/?q"),
@@ -225,6 +226,13 @@ fn given_values_match_as_those_of_a_request() {
     let keyed = given(&[("api_key", "k"), ("ip", "2001:db8::2")]);
     assert_eq!(ids(&set, &keyed), [""; 0]);
     assert_eq!(keyed.kind_and_value(id("client")), Some((id("api_key"), &b"k"[..])));
+    for order in [
+        &[("api_key", "k"), ("route", "GET /orders/{number}")][..],
+        &[("api_key", "k"), ("method", "GET"), ("path", "/orders/7/")],
+    ] {
+        assert_eq!(ids(&set, &given(order)), ["order"], "{order:?}");
+    }
+    assert_eq!(given(&[("route", "GET /other")]).value(id("route")), Some(&b"GET /other"[..]));
     assert_eq!(given(&[]).kind_and_value(id("client")), None);
     assert_eq!(given(&[("client", "c")]).value(id("client")), Some(&b"c"[..]));
 }
