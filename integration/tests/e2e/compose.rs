@@ -7,7 +7,7 @@ use std::process::Command;
 use kota_integration::bootstrap::substitute;
 use kota_integration::process::Process;
 use kota_integration::workdir::{Workdir, free_port};
-use kota_integration::{Client, Request, tools};
+use kota_integration::{Client, Request, tools, wait};
 use serde_json::Value;
 
 /// The Compose Specification's schema (Apache-2.0).
@@ -168,6 +168,7 @@ fn each_command_runs_and_its_health_check_passes_and_together_they_limit() {
     let request = Request::post("/orders").header("x-api-key", "compose");
     let statuses: Vec<_> = (0..10).map(|_| client.send(&request).status).collect();
     assert_eq!(statuses, [200; 10]);
+    wait::until_true("the limit is met", || client.send(&request).status == 429);
     let keys = Command::new("redis-cli")
         .args(["-p", &redis_port(&compose), "KEYS", "rl:{public-api:key:*"])
         .output();

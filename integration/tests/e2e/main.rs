@@ -5,3 +5,4 @@ mod compose;
 mod fault;
 mod harness;
 mod istio;
+mod stack;
