@@ -4,6 +4,7 @@
 //! [`Unknown::Version`] and touches nothing. Version 1 already has the fields of what later versions of Kota decide (leases,
 //! give-backs, local counts, releases, renewals); a side that knows nothing of them sends them empty and ignores them.
 
+use crate::name;
 use serde::{Deserialize, Serialize};
 
 /// The version that this build writes.
@@ -12,6 +13,10 @@ pub const VERSION: u8 = 1;
 pub const CHECKS_MAX: usize = 64;
 /// The largest batch and the largest answer, in bytes.
 pub const BYTES_MAX: usize = 1024 * 1024;
+/// The most values that the keys of a check's rules can be made of.
+pub const VALUES_MAX: usize = limits::rule::RULES_PER_REQUEST_MAX * limits::rule::PARTS_MAX;
+/// The longest id of a slot, in bytes.
+pub const SLOT_MAX: usize = 64;
 /// The response header by which a genuine answer is told from one that a proxy made up.
 pub const MARKER: (&str, &str) = ("x-kota", "1");
 
@@ -253,7 +258,14 @@ pub fn encode_answers(answers: &Answers) -> Result<Vec<u8>, WireError> {
 /// See [`WireError`].
 pub fn decode_answers(bytes: &[u8]) -> Result<Answers, WireError> {
     let answers: Answers = decode(bytes)?;
-    if answers.answers.len() <= CHECKS_MAX { Ok(answers) } else { Err(WireError::Malformed) }
+    let fits = |answer: &Answer| match answer {
+        Answer::Admitted(outcomes) | Answer::Denied(outcomes) => {
+            outcomes.len() <= limits::rule::RULES_PER_REQUEST_MAX
+        }
+        Answer::Unknown(_) => true,
+    };
+    let all_fit = answers.answers.len() <= CHECKS_MAX && answers.answers.iter().all(fits);
+    if all_fit { Ok(answers) } else { Err(WireError::Malformed) }
 }
 
 fn encode<T: Serialize>(value: &T, mut into: Vec<u8>) -> Result<Vec<u8>, WireError> {
@@ -276,20 +288,43 @@ fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, WireError> {
     }
 }
 
+/// What the filter never sends may come from somebody else: names are checked as the configuration's are, since keys are made of
+/// them, and every index has to point at something.
 fn in_bounds(batch: &Batch<'_>) -> bool {
-    let value_fits =
-        |value: &Value<'_>| value.bytes.is_none_or(|bytes| bytes.len() <= limits::descriptor::VALUE_MAX);
-    let call_fits = |check: &Check<'_>, call: &Call| {
-        usize::from(call.rule) < batch.rules.len()
+    let rule_exists = |rule: u16| usize::from(rule) < batch.rules.len();
+    let slot_fits =
+        |slot: &Slot<'_>| rule_exists(slot.rule) && key_fits(&slot.key) && slot.id.len() <= SLOT_MAX;
+    name::is_domain(batch.domain)
+        && batch.rules.iter().all(|rule| name::is_id(rule.id))
+        && batch.checks.len() <= CHECKS_MAX
+        && batch.checks.iter().all(|check| check_fits(check, batch.rules.len()))
+        && batch.give_backs.iter().all(|charge| rule_exists(charge.rule) && key_fits(&charge.key))
+        && batch.local_counts.iter().all(|count| rule_exists(count.rule))
+        && batch.releases.iter().all(slot_fits)
+        && batch.renewals.iter().all(slot_fits)
+}
+
+fn check_fits(check: &Check<'_>, rules: usize) -> bool {
+    let points = |part: &u8| usize::from(*part) < check.values.len();
+    let call_fits = |call: &Call| {
+        usize::from(call.rule) < rules
             && call.key.len() <= limits::rule::PARTS_MAX
-            && call.key.iter().all(|&part| usize::from(part) < check.values.len())
+            && call.key.iter().all(points)
     };
-    batch.checks.len() <= CHECKS_MAX
-        && batch.checks.iter().all(|check| {
-            check.calls.len() <= limits::rule::RULES_PER_REQUEST_MAX
-                && check.values.iter().all(value_fits)
-                && check.calls.iter().all(|call| call_fits(check, call))
-        })
+    check.calls.len() <= limits::rule::RULES_PER_REQUEST_MAX
+        && check.values.len() <= VALUES_MAX
+        && check.slot.len() <= SLOT_MAX
+        && check.values.iter().all(value_fits)
+        && check.calls.iter().all(call_fits)
+}
+
+fn key_fits(key: &[Value<'_>]) -> bool {
+    key.len() <= limits::rule::PARTS_MAX && key.iter().all(value_fits)
+}
+
+fn value_fits(value: &Value<'_>) -> bool {
+    let short = |bytes: &[u8]| bytes.len() <= limits::descriptor::VALUE_MAX;
+    name::is_descriptor(value.kind) && value.bytes.is_none_or(short)
 }
 
 #[cfg(test)]

@@ -20,5 +20,6 @@ pub mod batch;
 pub mod check;
 pub mod config;
 mod json;
+mod name;
 pub mod problem;
 pub mod value;

@@ -3,6 +3,7 @@
 use super::text;
 use crate::json::fault::excerpt;
 use crate::json::spot::{Fields, Spot};
+use crate::name;
 use hashbrown::HashMap;
 use limits::descriptor::{DESCRIPTORS_MAX, Descriptor, DescriptorId, Descriptors, Source};
 
@@ -39,7 +40,7 @@ pub(super) fn read(spot: Option<Spot<'_>>) -> Defined {
             defined.trusted_hops = trusted_hops(&spot);
         } else if Descriptors::BUILT_IN.iter().any(|(built_in, _)| *built_in == name) {
             spot.fault("is built in and can't be defined anew; choose another name");
-        } else if text::is_descriptor_name(name) {
+        } else if name::is_descriptor(name) {
             define(&mut defined, name, &spot);
         } else {
             spot.fault(format_args!(

@@ -2,20 +2,15 @@
 
 use crate::json::fault::{excerpt, near_miss};
 use crate::json::spot::Spot;
+use crate::name;
 use limits::route::METHODS;
 
 /// The longest header name, in bytes.
 const HEADER_NAME_MAX: usize = 128;
-/// The longest id of a rule, name of a policy or domain, in bytes.
-const ID_MAX: usize = 64;
-/// The longest name of a descriptor, in bytes.
-const DESCRIPTOR_NAME_MAX: usize = 32;
-
-/// An id or a policy's name: `[a-z0-9][a-z0-9_-]{0,63}`.
+/// An id or a policy's name.
 pub(super) fn id<'t>(spot: &Spot<'t>) -> Option<&'t str> {
-    let text = spot.text(ID_MAX)?;
-    let tail = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
-    if text.bytes().all(tail) && !text.starts_with(['_', '-']) {
+    let text = spot.text(name::ID_MAX)?;
+    if name::is_id(text) {
         return Some(text);
     }
     spot.fault(format_args!(
@@ -25,21 +20,14 @@ pub(super) fn id<'t>(spot: &Spot<'t>) -> Option<&'t str> {
     None
 }
 
-/// A domain: `[A-Za-z0-9._-]{1,64}`, since it begins every key.
+/// A domain.
 pub(super) fn domain<'t>(spot: &Spot<'t>) -> Option<&'t str> {
-    let text = spot.text(ID_MAX)?;
-    if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
+    let text = spot.text(name::DOMAIN_MAX)?;
+    if name::is_domain(text) {
         return Some(text);
     }
     spot.fault(format_args!("\"{}\" is no domain: want letters, digits, ., _ and -", excerpt(text)));
     None
-}
-
-/// Whether a name can be a descriptor's: `[a-z][a-z0-9_]{0,31}`.
-pub(super) fn is_descriptor_name(name: &str) -> bool {
-    name.len() <= DESCRIPTOR_NAME_MAX
-        && name.starts_with(|first: char| first.is_ascii_lowercase())
-        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 /// A header's name, in the lower case in which the filter sees it, whatever the client or the operator wrote.
