@@ -57,7 +57,7 @@ bench-layouts: ## Compares layouts of a bucket's state on Redis; writes integrat
 fuzz: ## Fuzzes what reads bytes from outside (not yet)
 	@echo "There are no fuzz targets yet." >&2; exit 1
 
-deny: ## Checks licences, sources and duplicates of the dependencies (deny.toml)
+deny: ## Checks licences, sources and duplicates of the dependencies (.deny.toml)
 	@[ -x target/tools/bin/cargo-deny ] || cargo install --locked --root target/tools cargo-deny
 	target/tools/bin/cargo-deny check bans licenses sources
 
