@@ -100,7 +100,7 @@ impl Redis {
     /// The address of its Unix socket for `--store`.
     #[must_use]
     pub fn socket_url(&self) -> String {
-        format!("redis+unix://{}", socket(&self.dir).display())
+        format!("unix://{}", socket(&self.dir).display())
     }
 
     /// Kills it and starts an empty one in its place.
