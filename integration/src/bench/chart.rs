@@ -203,3 +203,80 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
     let all = powers.flat_map(|power| [power, power * 2.0, power * 5.0]);
     all.filter(|tick| (low..=high).contains(tick)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::bench::gateway::Chain;
+    use crate::bench::measure::CpuUs;
+
+    fn measured(name: &str, chain: Chain, rps: f64, latency_us: f64) -> Measured {
+        let run = |round: u64, factor: f64| Run {
+            round,
+            answered: 1000,
+            received: 1000,
+            errors: 0,
+            rps: rps * factor,
+            p50_us: latency_us / factor,
+            p99_us: latency_us * 9.0 / factor,
+            decisions: 1000,
+            allowed: 1000,
+            failed_open: BTreeMap::from([("deadline".to_owned(), round)]),
+            cpu_us: CpuUs {
+                envoy: Some(30.0 / factor),
+                sidecar: chain.is_kota().then_some(7.0),
+                redis: (chain == Chain::KotaRedis).then_some(9.0),
+            },
+        };
+        Measured { name: name.to_owned(), chain, runs: vec![run(1, 1.0), run(2, 0.7), run(3, 1.1)] }
+    }
+
+    fn machine() -> Machine {
+        let text = || "x<y".to_owned();
+        Machine {
+            cores: 2,
+            cpu: text(),
+            memory_mib: 1,
+            kernel: text(),
+            load_at_start: 0.0,
+            envoy: text(),
+            redis: text(),
+            wrk: text(),
+            oha: text(),
+            kota: "0",
+        }
+    }
+
+    #[test]
+    fn the_chart_shows_every_scenario_and_is_well_formed() {
+        let saturated: Vec<_> =
+            OPEN_LOOP.iter().map(|(name, chain)| measured(name, *chain, 25_000.0, 900.0)).collect();
+        let at = |(name, chain): (&str, Chain), rate: u32| {
+            measured(&open_loop_name(name, rate), chain, f64::from(rate), 400.0 + f64::from(rate) / 10.0)
+        };
+        let open_loop: Vec<_> =
+            RATES.iter().flat_map(|rate| OPEN_LOOP.map(|scenario| at(scenario, *rate))).collect();
+        let settings = Settings { seconds: 4, rounds: 3, only: Vec::new() };
+        let chart = draw(&machine(), &settings, &saturated, &open_loop);
+        for shown in
+            ["none", "local_ratelimit", "exact_redis", "25,000", "5,000/s", "30 + 7 + 9", "6, 6, 6, 6, 6"]
+        {
+            assert!(
+                chart.contains(&format!(">{shown}")) || chart.contains(shown),
+                "{shown} is not in {chart}"
+            );
+        }
+        assert!(!chart.contains("NaN") && !chart.contains("inf") && !chart.contains("x<y"), "{chart}");
+        let empty = draw(&machine(), &settings, &[], &[]); // a partial run draws what there is
+        assert!(!empty.contains("NaN") && !empty.contains("inf"), "{empty}");
+    }
+
+    #[test]
+    fn steps_are_round() {
+        assert_eq!(nice_step(31_000.0), 10_000.0);
+        assert_eq!(nice_step(60.0), 20.0);
+        assert_eq!(ticks(300.0, 6000.0), [500.0, 1000.0, 2000.0, 5000.0]);
+    }
+}
