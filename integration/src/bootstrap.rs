@@ -158,6 +158,17 @@ impl Bootstrap {
         found.unwrap_or_else(|| panic!("the bootstrap has no cluster `{name}`"))
     }
 
+    /// The configuration of Kota's filter.
+    ///
+    /// # Panics
+    /// When it is no JSON in a string.
+    #[must_use]
+    pub fn configuration(&mut self) -> Value {
+        let value = &self.filter("kota")["typed_config"]["config"]["configuration"]["value"];
+        let text = value.as_str().expect("the plugin configuration is a string");
+        serde_json::from_str(text).expect("the plugin configuration is JSON")
+    }
+
     /// Gives Kota's filter this configuration.
     pub fn configure(&mut self, config: &Value) {
         self.filter("kota")["typed_config"]["config"]["configuration"]["value"] = json!(config.to_string());

@@ -344,12 +344,7 @@ fn shipped_config() -> Value {
         sidecar: nowhere,
         filter: PathBuf::from("/nonexistent.wasm"),
     };
-    let mut bootstrap = Bootstrap::shipped(&places);
-    let text = bootstrap.filter("kota")["typed_config"]["config"]["configuration"]["value"]
-        .as_str()
-        .map(str::to_owned);
-    let text = text.expect("the shipped plugin configuration is a string");
-    let mut config: Value = serde_json::from_str(&text).expect("the shipped plugin configuration is JSON");
+    let mut config = Bootstrap::shipped(&places).configuration();
     config["sidecar"]["deadlineMs"] = json!(DEADLINE_MS);
     config
 }
