@@ -191,3 +191,6 @@ fn hash_place(place: &[Way]) -> u64 {
 fn mix(hash: u64, found: u64) -> u64 {
     (hash.rotate_left(23) ^ found).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
+
+#[cfg(test)]
+mod tests;

@@ -125,12 +125,14 @@ fn an_address_matches_in_every_way_it_can_be_written() {
             rule("sixty-four").when("ip", one_of(&["2001:db8::/64"])),
             rule("client").when("client", cidr("2001:db8::/32")),
             rule("header").when("user", cidr("10.0.0.0/8")),
+            rule("nested").when("ip", one_of(&["198.51.0.0/16", "198.51.100.0/24", "198.51.100.9"])),
         ],
     );
     check(
         &set,
         &[
             (call("/"), &["one"]),
+            (call("/").from("198.51.100.9"), &["nested"]),
             (call("/").from("2001:db8::1"), &["six", "sixty-four", "client"]),
             (call("/").from("2001:db8::2"), &["sixty-four", "client"]),
             (call("/").from("2001:db8:0:1::1"), &["client"]),
