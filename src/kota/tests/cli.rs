@@ -71,6 +71,23 @@ fn ca_05_each_fault_is_a_line_with_its_path_and_the_exit_code_is_65() {
 }
 
 #[test]
+fn the_configurations_that_are_shipped_have_no_fault_and_no_warning() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    for file in ["envoy/envoy.yaml", "envoy/istio/envoyfilter.yaml"] {
+        let yaml = std::fs::read_to_string(format!("{root}/{file}")).unwrap();
+        let start = yaml.find("{ \"domain\"").unwrap_or_else(|| panic!("{file} has no configuration"));
+        // The block of the YAML that the JSON stands in ends with the first line that is indented less.
+        let indent = yaml[..start].rsplit('\n').next().unwrap().len();
+        let within = |line: &&str| line.trim().is_empty() || line.len() - line.trim_start().len() >= indent;
+        let mut lines = yaml[start..].lines();
+        let first = lines.next().unwrap();
+        let rest: Vec<&str> = lines.take_while(within).collect();
+        let (code, out, err) = validate(&format!("{first}\n{}", rest.join("\n")));
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{file}: {out}");
+    }
+}
+
+#[test]
 fn a_file_that_is_not_there_is_told_from_a_faulty_one() {
     let (code, out, err) = output(&["validate", "no-such-file.json"]);
     assert_eq!((code, out.as_str()), (Some(66), ""));

@@ -345,6 +345,13 @@ fn what_is_no_configuration_at_all_says_so() {
 }
 
 #[test]
+fn only_where_a_number_is_wanted_a_quoted_one_is_told_to_lose_its_quotes() {
+    assert_eq!(with(r#""match": {}"#, r#""match": "10""#), ["$.rules[0].match: want an object, not a text"]);
+    let nan = with(r#""capacity": 10"#, r#""capacity": "NaN""#);
+    assert_eq!(nan, ["$.rules[0].capacity: want a whole number from 1 to 1000000000, not a text"]);
+}
+
+#[test]
 fn a_disabled_rule_is_checked_too() {
     let found = with(r#""capacity": 10"#, r#""mode": "DISABLED", "capacity": 0"#);
     assert!(found.len() == 1 && found[0].starts_with("$.rules[0].capacity: "), "{found:?}");

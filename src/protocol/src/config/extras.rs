@@ -84,7 +84,7 @@ fn penalty(spot: &Spot<'_>) -> Option<()> {
 fn pre_limit(spot: &Spot<'_>) -> Option<()> {
     let factor = spot.fields("preLimit", &["factor"])?.need("factor", "")?;
     let Node::Number(text) = factor.node else {
-        factor.want(format_args!("a number above 0, at most {FACTOR_MAX}"));
+        factor.want_number(format_args!("a number above 0, at most {FACTOR_MAX}"));
         return None;
     };
     let value = number::plain(text).and_then(|plain| plain.parse::<f64>().ok());

@@ -115,7 +115,7 @@ fn idle_s(rule: &Fields<'_>, refill: Option<Refill>) -> Option<u64> {
 fn refill(spot: &Spot<'_>) -> Option<Refill> {
     let range = format!("0 to {PER_SECOND_MAX} with at most {DECIMALS_MAX} decimals");
     let Node::Number(text) = spot.node else {
-        spot.want(format_args!("a number from {range}"));
+        spot.want_number(format_args!("a number from {range}"));
         return None;
     };
     let shown = excerpt(text);

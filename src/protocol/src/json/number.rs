@@ -12,6 +12,13 @@ pub(crate) enum NotWhole {
     OutOfRange,
 }
 
+/// Whether a text could be written as a number.
+pub(crate) fn is_number(text: &str) -> bool {
+    // Unlike the standard library's, JSON's numbers are never spelt in letters.
+    text.starts_with(|first: char| first.is_ascii_digit() || first == '-')
+        && serde_json::from_str::<f64>(text).is_ok()
+}
+
 /// The number without exponent, such as `0.0000115741` for `1.15741e-05`; `None` beyond [`EXPONENT_MAX`].
 pub(crate) fn plain(text: &str) -> Option<String> {
     let Some((mantissa, exponent)) = text.split_once(['e', 'E']) else { return Some(text.to_owned()) };
@@ -68,6 +75,12 @@ mod tests {
         for text in ["1e308", "1e-308", "1e99999999999999999999"] {
             assert_eq!(plain(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_number_in_quotes_is_told_from_a_word() {
+        assert!(["10", "-1.5", "1e3"].into_iter().all(is_number));
+        assert!(!["", "NaN", "inf", "10s", "0x10", " 1", "ten"].into_iter().any(is_number));
     }
 
     #[test]

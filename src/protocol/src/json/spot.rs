@@ -72,20 +72,21 @@ impl<'t> Spot<'t> {
 
     /// Notes that something of another kind is wanted.
     pub(crate) fn want(&self, wanted: impl fmt::Display) {
-        let hint = match self.node {
-            Node::Text(text) if number::plain(text).is_some_and(|plain| plain.parse::<f64>().is_ok()) => {
-                "; write the number without quotes"
-            }
-            _ => "",
-        };
-        self.fault(format_args!("want {wanted}, not {}{hint}", self.node.kind()));
+        self.fault(format_args!("want {wanted}, not {}", self.node.kind()));
+    }
+
+    /// Notes that a number is wanted; the usual mistake is one in quotes.
+    pub(crate) fn want_number(&self, wanted: impl fmt::Display) {
+        let quoted = matches!(self.node, Node::Text(text) if number::is_number(text));
+        let remedy = if quoted { "; write the number without quotes" } else { "" };
+        self.fault(format_args!("want {wanted}, not {}{remedy}", self.node.kind()));
     }
 
     /// A whole number within a range; `remedy` is added where it lies outside.
     pub(crate) fn whole(&self, range: RangeInclusive<u64>, remedy: &str) -> Option<u64> {
         let (least, most) = range.clone().into_inner();
         let Node::Number(text) = self.node else {
-            self.want(format_args!("a whole number from {least} to {most}"));
+            self.want_number(format_args!("a whole number from {least} to {most}"));
             return None;
         };
         match number::whole(text) {
