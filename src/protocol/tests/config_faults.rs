@@ -352,6 +352,15 @@ fn only_where_a_number_is_wanted_a_quoted_one_is_told_to_lose_its_quotes() {
 }
 
 #[test]
+fn the_list_of_faults_has_an_end() {
+    // Each of the rules has six.
+    let many = vec![r#"{"mode": 7, "cost": null, "key": 7}"#; 20_000].join(",");
+    let found = faults(&format!(r#"{{"rules": [{many}]}}"#));
+    assert_eq!(found.len(), 100_001);
+    assert_eq!(found[100_000], "$: there are more than 100000, the rest is not listed");
+}
+
+#[test]
 fn a_disabled_rule_is_checked_too() {
     let found = with(r#""capacity": 10"#, r#""mode": "DISABLED", "capacity": 0"#);
     assert!(found.len() == 1 && found[0].starts_with("$.rules[0].capacity: "), "{found:?}");

@@ -11,6 +11,9 @@ use std::ops::RangeInclusive;
 /// What is said of a field or a word that is part of the form and not yet decided.
 const UNSUPPORTED: &str = "not in this version";
 
+/// The most faults, and the most warnings, that are written out: no text makes the memory for its faults run out.
+const NOTED_MAX: usize = 100_000;
+
 /// What is noted on the way.
 pub(crate) struct Notes {
     /// Whether a field of an object, or a word of a field, is part of the form and not yet decided.
@@ -255,8 +258,14 @@ fn is_plain(name: &str) -> bool {
 }
 
 fn note(notes: &RefCell<Vec<Fault>>, path: Path<'_>, message: impl fmt::Display) {
-    if let Ok(mut notes) = notes.try_borrow_mut() {
-        notes.push(Fault { path: path.to_string(), message: message.to_string() });
+    let Ok(mut notes) = notes.try_borrow_mut() else { return };
+    match notes.len() {
+        0..NOTED_MAX => notes.push(Fault { path: path.to_string(), message: message.to_string() }),
+        NOTED_MAX => {
+            let message = format!("there are more than {NOTED_MAX}, the rest is not listed");
+            notes.push(Fault { path: "$".to_owned(), message });
+        }
+        _ => {}
     }
 }
 
