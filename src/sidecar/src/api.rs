@@ -1,12 +1,17 @@
 //! The second listener, for everybody but the filter: health, metrics, and `POST /v1/check`.
 
+mod check;
+
 use crate::decide::Decider;
+use crate::decide::http::read_body;
 use crate::metrics::Metrics;
 use crate::problem::{Answer, problem, whole};
 use crate::serve::Handler;
 use crate::store::{Status, Store};
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
+use protocol::check::BYTES_MAX;
+use protocol::config::Config;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -17,6 +22,7 @@ const JSON: &str = "application/json";
 #[derive(Debug)]
 pub struct Api {
     decider: Arc<Decider>,
+    config: Option<Config>,
     metrics: Metrics,
     draining: watch::Receiver<bool>,
 }
@@ -24,10 +30,28 @@ pub struct Api {
 // === impl Api ===
 
 impl Api {
-    /// Answers for `decider`. Once `draining` is true it is not ready.
+    /// Answers for `decider`, checks by the rules of `config`. Once `draining` is true it is not ready.
     #[must_use]
-    pub fn new(decider: Arc<Decider>, metrics: Metrics, draining: watch::Receiver<bool>) -> Self {
-        Self { decider, metrics, draining }
+    pub fn new(
+        decider: Arc<Decider>,
+        config: Option<Config>,
+        metrics: Metrics,
+        draining: watch::Receiver<bool>,
+    ) -> Self {
+        Self { decider, config, metrics, draining }
+    }
+
+    async fn check(&self, request: Request<Incoming>) -> Answer {
+        let Some(config) = &self.config else {
+            return problem(
+                StatusCode::NOT_IMPLEMENTED,
+                "this sidecar has no rules: start it with --rules FILE",
+            );
+        };
+        match read_body(request.into_body(), BYTES_MAX).await {
+            Ok(body) => check::check(&self.decider, config, &body).await,
+            Err(refusal) => refusal,
+        }
     }
 
     /// Whether requests should be sent to this pod.
@@ -54,6 +78,7 @@ impl Api {
 impl Handler for Api {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
         match (request.method(), request.uri().path()) {
+            (&Method::POST, "/v1/check") => self.check(request).await,
             (&Method::GET, "/healthz") => whole(StatusCode::OK, "text/plain", "ok\n"),
             (&Method::GET, "/readyz") => self.ready(),
             (&Method::GET, "/metrics") => {

@@ -62,6 +62,12 @@ impl Decider {
         &self.store
     }
 
+    /// Names the buckets.
+    #[must_use]
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
     /// Answers the batch in `body`, which arrived at `arrived`.
     ///
     /// # Errors

@@ -71,7 +71,7 @@ async fn sidecar(settings: Settings) -> Result<(), String> {
     let decider = Arc::new(Decider::new(store, settings.keys, metrics.clone()));
     let (unready, draining) = watch::channel(false);
     let (drain, drained) = watch::channel(false);
-    let api = Arc::new(Api::new(Arc::clone(&decider), metrics.clone(), draining));
+    let api = Arc::new(Api::new(Arc::clone(&decider), settings.config, metrics.clone(), draining));
 
     let front = tokio::spawn(serve(listener, decider, metrics.clone(), drained.clone(), PATIENCE));
     let back = tokio::spawn(serve(api_listener, api, metrics, drained, PATIENCE));

@@ -4,10 +4,10 @@ use crate::keys::Keys;
 use crate::listen::Address;
 use crate::store::redis::Target;
 use log::LevelFilter;
+use protocol::config::Config;
 use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The longest drain wait, in milliseconds.
@@ -50,7 +50,7 @@ pub struct Settings {
     /// Where the buckets are.
     pub store: StoreSetting,
     /// The configuration whose rules `/v1/check` applies.
-    pub rules: Option<PathBuf>,
+    pub config: Option<Config>,
     /// Names the buckets.
     pub keys: Keys,
     /// Users that may connect to the Unix socket.
@@ -100,7 +100,7 @@ impl Settings {
                 .map_err(|_| bad("--api", &flags.api, "want an address and port, such as 127.0.0.1:9180"))?,
             keys: keys(flags.key_file.as_deref(), &store)?,
             store,
-            rules: flags.rules.as_ref().map(PathBuf::from),
+            config: flags.rules.as_deref().map(config).transpose()?,
             allowed: allowed(&flags.allow_uid, uid)?,
             drain_wait: Duration::from_millis(number(
                 "--drain-wait-ms",
@@ -142,6 +142,14 @@ fn store(text: &str) -> Result<StoreSetting, BadFlag> {
     Target::parse(text).map(StoreSetting::Redis).map_err(|remedy| bad("--store", "(a URL)", &remedy))
 }
 
+fn config(path: &str) -> Result<Config, BadFlag> {
+    let text = fs::read(path).map_err(|error| bad("--rules", path, &format!("cannot be read: {error}")))?;
+    Config::parse(&text).map_err(|faults| {
+        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        bad("--rules", path, &format!("has faults; see `kota validate`\n  {}", lines.join("\n  ")))
+    })
+}
+
 fn keys(path: Option<&str>, store: &StoreSetting) -> Result<Keys, BadFlag> {
     let Some(path) = path else {
         return match store {
@@ -154,7 +162,7 @@ fn keys(path: Option<&str>, store: &StoreSetting) -> Result<Keys, BadFlag> {
             )),
         };
     };
-    let text = fs::read_to_string(Path::new(path))
+    let text = fs::read_to_string(path)
         .map_err(|error| bad("--key-file", path, &format!("cannot be read: {error}")))?;
     Keys::from_lines(&text)
         .map_err(|error| bad("--key-file", path, &format!("{error}; want a hexadecimal key a line")))

@@ -64,6 +64,18 @@ fn a_bad_flag_is_named_with_its_value_and_the_remedy() {
 }
 
 #[test]
+fn rules_with_faults_are_refused_with_all_of_them() {
+    let path = std::env::temp_dir().join(format!("kota-settings-{}.json", std::process::id()));
+    fs::write(&path, r#"{"domain": "a:b", "rules": [{"id": "r"}]}"#).unwrap();
+    let refused = refusal(|flags| flags.rules = Some(path.display().to_string()));
+    assert!(refused.starts_with("--rules ") && refused.contains("\n  $.domain: "), "{refused}");
+    assert!(refused.contains("\n  $.rules[0]"), "{refused}");
+    fs::remove_file(&path).unwrap();
+    let refused = refusal(|flags| flags.rules = Some("/nowhere/rules.json".into()));
+    assert!(refused.starts_with("--rules /nowhere/rules.json: cannot be read"), "{refused}");
+}
+
+#[test]
 fn a_redis_needs_a_key_file_and_its_url_is_never_repeated() {
     let refused = refusal(|flags| flags.store = "redis://127.0.0.1/".into());
     assert!(refused.starts_with("--key-file: a Redis store needs one"), "{refused}");

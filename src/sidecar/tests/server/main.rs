@@ -1,0 +1,7 @@
+//! The sidecar's two listeners, over real sockets.
+
+mod check;
+mod front;
+mod ready;
+mod secrets;
+mod server;
