@@ -55,3 +55,24 @@ pub(crate) fn run(flags: Flags) -> ExitCode {
         log: flags.log,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser};
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        _flags: Flags,
+    }
+
+    #[test]
+    fn every_flag_can_be_set_by_the_environment_under_its_own_name() {
+        for flag in Alone::command().get_arguments().filter(|flag| flag.get_id() != "help") {
+            let long = flag.get_long().unwrap();
+            let wanted = format!("KOTA_{}", long.replace('-', "_").to_uppercase());
+            assert_eq!(flag.get_env().unwrap().to_str(), Some(&*wanted));
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Connections: accepted within bounds, served as HTTP/1.1 or HTTP/2, and drained.
 
 use crate::listen::Listener;
+use crate::logging::Throttle;
 use crate::metrics::Metrics;
 use crate::problem::Answer;
 use hyper::Request;
@@ -29,6 +30,8 @@ const HEAD_TIME: Duration = Duration::from_secs(30);
 const WINDOW: (u32, u32) = (1024 * 1024, 8 * 1024 * 1024);
 /// How long to wait when no connection can be accepted, say for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Connections that are turned away are logged at most so often, in milliseconds.
+const LOG_EVERY_MS: u64 = 1_000;
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
@@ -45,6 +48,7 @@ pub async fn serve(
     patience: Duration,
 ) {
     let graceful = GracefulShutdown::new();
+    let complaints = Throttle::new(LOG_EVERY_MS);
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let accepted = tokio::select! {
@@ -56,13 +60,14 @@ pub async fn serve(
                 Ok(place) => connection(stream, Arc::clone(&handler), &graceful, place),
                 Err(_) => metrics.refuse(),
             },
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                metrics.refuse();
-                log::warn!("{}: {error}", listener.address());
-            }
             Err(error) => {
-                log::error!("{}: cannot accept a connection: {error}", listener.address());
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                if let Some(held_back) = complaints.pass() {
+                    log::warn!("{}: {error} ({held_back} more since the last line)", listener.address());
+                }
+                match error.kind() {
+                    io::ErrorKind::PermissionDenied => metrics.refuse(),
+                    _ => tokio::time::sleep(ACCEPT_PAUSE).await,
+                }
             }
         }
     }
@@ -87,6 +92,8 @@ fn connection(
     builder
         .http2()
         .max_concurrent_streams(STREAMS_MAX)
+        // Envoy resets what it no longer waits for: after a stall that may be all of them, and no attack.
+        .max_pending_accept_reset_streams(STREAMS_MAX as usize)
         .max_header_list_size(HEAD_MAX as u32)
         .initial_stream_window_size(WINDOW.0)
         .initial_connection_window_size(WINDOW.1);
@@ -109,7 +116,8 @@ async fn accept(listener: &Listener) -> io::Result<Box<dyn Stream>> {
     match listener {
         Listener::Tcp(listener) => {
             let (stream, _) = listener.accept().await?;
-            stream.set_nodelay(true)?;
+            // Without it answers only wait longer; an ended connection refuses it.
+            let _ = stream.set_nodelay(true);
             Ok(Box::new(stream))
         }
         Listener::Unix(listener, allowed) => {

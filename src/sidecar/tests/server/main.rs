@@ -1,6 +1,7 @@
 //! The sidecar's two listeners, over real sockets.
 
 mod check;
+mod detached;
 mod front;
 mod ready;
 mod secrets;

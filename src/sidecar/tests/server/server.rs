@@ -116,7 +116,7 @@ pub(crate) fn one_check(key: &str) -> Vec<u8> {
     };
     let batch = Batch {
         domain: "public-api",
-        budget_ms: 5_000,
+        budget_ms: 60_000,
         rules: vec![RuleForm { id: "ten", algorithm, shadow: false }],
         checks: vec![check],
         give_backs: vec![],

@@ -1,5 +1,6 @@
 //! A Redis that says what a test wants, for what a real one can't be made to do on time.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -11,6 +12,8 @@ type Answers = dyn Fn(&[String]) -> Option<String> + Send + Sync;
 pub(crate) struct Fake {
     pub(crate) url: String,
     commands: Arc<Mutex<Vec<Vec<String>>>>,
+    /// Connections of an earlier generation are dead: they read and never answer.
+    generation: Arc<AtomicU64>,
 }
 
 impl Fake {
@@ -19,12 +22,24 @@ impl Fake {
         let url = format!("redis://{}", listener.local_addr().unwrap());
         let commands = Arc::new(Mutex::new(Vec::new()));
         let (log, answers) = (Arc::clone(&commands), Arc::new(answers));
+        let generation = Arc::new(AtomicU64::new(0));
+        let now = Arc::clone(&generation);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&log), Arc::clone(&answers) as Arc<Answers>));
+                tokio::spawn(serve(
+                    stream,
+                    Arc::clone(&log),
+                    Arc::clone(&answers) as Arc<Answers>,
+                    Arc::clone(&now),
+                ));
             }
         });
-        Self { url, commands }
+        Self { url, commands, generation }
+    }
+
+    /// Lets all connections that exist now die in silence, as when a firewall forgets them.
+    pub(crate) fn bury(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The commands of this name that came, but for those of the self-check.
@@ -38,13 +53,22 @@ impl Fake {
     }
 }
 
-async fn serve(mut stream: TcpStream, log: Arc<Mutex<Vec<Vec<String>>>>, answers: Arc<Answers>) {
+async fn serve(
+    mut stream: TcpStream,
+    log: Arc<Mutex<Vec<Vec<String>>>>,
+    answers: Arc<Answers>,
+    now: Arc<AtomicU64>,
+) {
+    let born = now.load(Ordering::SeqCst);
     let mut bytes = Vec::new();
     while stream.read_buf(&mut bytes).await.is_ok_and(|length| length > 0) {
         let mut out = String::new();
         while let Some(words) = take_command(&mut bytes) {
             out.push_str(&answers(&words).unwrap_or_else(|| usual(&words)));
             log.lock().unwrap().push(words);
+        }
+        if now.load(Ordering::SeqCst) != born {
+            continue;
         }
         if stream.write_all(out.as_bytes()).await.is_err() {
             return;

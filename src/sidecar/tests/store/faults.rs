@@ -117,3 +117,25 @@ async fn a_server_that_never_keeps_the_script_is_not_asked_for_ever() {
     assert_eq!(unknown(&one(&store, &[rule("lost", 10)]).await), Some(Unknown::RedisError));
     assert_eq!(fake.came("EVALSHA").len(), 3);
 }
+
+/// A peer that is gone without a word is never heard of again: its connection is replaced, not waited for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_died_in_silence_is_replaced() {
+    let fake = Fake::start(|_| None).await;
+    let (store, metrics) = begin(&fake.url);
+    up(&store).await;
+    let both = || metrics.render(&store).contains("kota_store_connects_total 2\n");
+    until("both connections are made", both).await;
+    fake.bury();
+    let check = [rule("a", 10)];
+    let soon = Instant::now() + Duration::from_millis(50);
+    let answers = store.decide(&asks([&check[..]]), soon).await;
+    assert_eq!(unknown(&answers[0]), Some(Unknown::RedisTimeout));
+    // Both connections are new, once checks succeed one after the other.
+    let mut in_a_row = 0;
+    while in_a_row < 4 {
+        let soon = Instant::now() + Duration::from_millis(200);
+        let answer = store.decide(&asks([&check[..]]), soon).await.remove(0);
+        in_a_row = if unknown(&answer).is_none() { in_a_row + 1 } else { 0 };
+    }
+}
