@@ -23,8 +23,11 @@ use tokio::time::Instant;
 pub const BATCHES_MAX: usize = 1_024;
 /// The longest a batch may take, whatever it asks for, in milliseconds.
 pub const BUDGET_MAX_MS: u32 = 60_000;
-/// What is kept back of the budget for the way home, in milliseconds.
-const WAY_HOME_MS: u32 = 1;
+/// What is kept back of the budget: a millisecond for the way home, and a half for a timer that counts whole ones and may be
+/// late by one. Otherwise Envoy would give up first, and the reason be lost.
+const KEPT_BACK: Duration = Duration::from_micros(1_500);
+/// The least time a batch gets, however small its budget.
+const BUDGET_MIN: Duration = Duration::from_millis(1);
 
 /// Decides batches.
 #[derive(Debug)]
@@ -140,8 +143,8 @@ impl Decider {
                 refused.push(index);
             }
         }
-        let budget_ms = batch.budget_ms.min(BUDGET_MAX_MS).saturating_sub(WAY_HOME_MS).max(1);
-        Ok(Questions { asks, refused, budget: Duration::from_millis(budget_ms.into()) })
+        let budget = Duration::from_millis(batch.budget_ms.min(BUDGET_MAX_MS).into());
+        Ok(Questions { asks, refused, budget: budget.saturating_sub(KEPT_BACK).max(BUDGET_MIN) })
     }
 }
 

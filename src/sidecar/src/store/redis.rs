@@ -50,9 +50,12 @@ impl Redis {
     pub fn connect(target: &Target, metrics: Metrics) -> Self {
         let health = Health::new();
         let script = Arc::new(Script::new(metrics.clone()));
-        let links = (0..LINKS)
-            .map(|_| Link::spawn(target.clone(), Arc::clone(&script), health.clone(), metrics.clone()))
-            .collect();
+        let answering = Arc::new(AtomicUsize::new(0));
+        let link = |_| {
+            let (script, answering) = (Arc::clone(&script), Arc::clone(&answering));
+            Link::spawn(target.clone(), script, answering, health.clone(), metrics.clone())
+        };
+        let links = (0..LINKS).map(link).collect();
         let next = AtomicUsize::new(0);
         Self { links, next, script, health, metrics, refusals: Throttle::new(LOG_EVERY_MS) }
     }
@@ -130,7 +133,12 @@ impl Store for Redis {
     }
 
     fn status(&self) -> Status {
-        if self.links.iter().any(|link| link.answers()) { Status::Up } else { self.health.get() }
+        let answers = self.links.iter().any(|link| link.answers());
+        match self.health.get() {
+            _ if answers => Status::Up,
+            Status::Up => Status::Away("the connection was lost".to_owned()),
+            status => status,
+        }
     }
 }
 

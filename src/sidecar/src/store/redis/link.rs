@@ -7,7 +7,7 @@ use crate::metrics::Metrics;
 use crate::store::{Health, Status};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -29,6 +29,8 @@ pub(super) struct Link {
     /// Numbers the connections, so that an old one's failure does not close a new one.
     epoch: AtomicU64,
     answers: AtomicBool,
+    /// How many of the store's connections answer.
+    answering: Arc<AtomicUsize>,
     failed: Notify,
     task: OnceLock<AbortHandle>,
 }
@@ -52,11 +54,18 @@ struct Keeper {
 // === impl Link ===
 
 impl Link {
-    pub(super) fn spawn(target: Target, script: Arc<Script>, health: Health, metrics: Metrics) -> Arc<Self> {
+    pub(super) fn spawn(
+        target: Target,
+        script: Arc<Script>,
+        answering: Arc<AtomicUsize>,
+        health: Health,
+        metrics: Metrics,
+    ) -> Arc<Self> {
         let link = Arc::new(Self {
             open: Mutex::new(None),
             epoch: AtomicU64::new(0),
             answers: AtomicBool::new(false),
+            answering,
             failed: Notify::new(),
             task: OnceLock::new(),
         });
@@ -73,8 +82,9 @@ impl Link {
 
     /// The connection, if there is one.
     pub(super) fn lease(self: &Arc<Self>) -> Option<Lease> {
-        let connection = self.slot().clone()?;
-        Some(Lease { link: Arc::clone(self), epoch: self.epoch.load(Ordering::Acquire), connection })
+        let slot = self.slot();
+        let (connection, epoch) = (slot.clone()?, self.epoch.load(Ordering::Acquire));
+        Some(Lease { link: Arc::clone(self), epoch, connection })
     }
 
     /// Closes the connection and stops the task.
@@ -93,14 +103,22 @@ impl Link {
         let mut slot = self.slot();
         self.epoch.fetch_add(1, Ordering::Release);
         *slot = Some(connection);
-        self.answers.store(true, Ordering::Release);
+        self.set_answers(true);
     }
 
     fn clear(&self, epoch: u64) {
         let mut slot = self.slot();
         if self.epoch.load(Ordering::Acquire) == epoch && slot.take().is_some() {
-            self.answers.store(false, Ordering::Release);
+            self.set_answers(false);
             self.failed.notify_one();
+        }
+    }
+
+    fn set_answers(&self, answers: bool) {
+        match (self.answers.swap(answers, Ordering::AcqRel), answers) {
+            (false, true) => _ = self.answering.fetch_add(1, Ordering::AcqRel),
+            (true, false) => _ = self.answering.fetch_sub(1, Ordering::AcqRel),
+            _ => {}
         }
     }
 }
@@ -179,17 +197,18 @@ impl Keeper {
         loop {
             let Some(lease) = self.link.lease() else { return };
             tokio::select! {
-                () = self.link.failed.notified() => return,
+                // It may be an older one's failure that was noted late.
+                () = self.link.failed.notified() => continue,
                 () = sleep(PING_EVERY) => {}
             }
             match timeout(PING_EVERY, ping(lease.connection())).await {
                 Ok(Ok(())) => {
-                    self.link.answers.store(true, Ordering::Release);
+                    self.link.set_answers(true);
                     self.found(Status::Up);
                 }
                 Ok(Err(error)) => lease.failed(&error),
                 Err(_) => {
-                    self.link.answers.store(false, Ordering::Release);
+                    self.link.set_answers(false);
                     self.found(Status::Away(format!("no answer within {} ms", PING_EVERY.as_millis())));
                     if let Ok(connection) = self.open().await {
                         self.link.fill(connection);
@@ -199,7 +218,12 @@ impl Keeper {
         }
     }
 
+    /// Notes and logs how the store is. While another connection answers, the trouble of this one is no news of the store's.
     fn found(&self, status: Status) {
+        if status != Status::Up && self.link.answering.load(Ordering::Acquire) > 0 {
+            log::debug!("one of the connections to Redis is {}: {}", status.word(), status.reason());
+            return;
+        }
         if self.health.set(status.clone()) {
             let place = self.target.place();
             match status {
