@@ -36,14 +36,15 @@ local EXACT = 4503599627370496 -- 2^52: leaves room in (F) for a divisor, which 
 local WAIT_MAX = 34560000000 -- 400 days in ms
 local floor, ceil, min = math.floor, math.ceil, math.min
 
--- Micro-tokens that come back within dt > 0 microseconds, rounded down. The result must be below 2^53.
+-- Micro-tokens that come back within dt > 0 microseconds, rounded down. What is 2^53 or more comes out inexact, but not
+-- below 2^53 (all terms are positive, rounding is monotone), and no bucket has so many to give back.
 local function credit(dt, num, den)
   local product = num * dt
   if product < EXACT then -- (P), (F)
     return floor(product / den)
   end
-  -- num = a * den + r and dt = b * den + s with r, s < den <= 1e10, so num * dt / den = a * dt + r * b + r * s / den; the
-  -- first two are integers below the result. r * s reaches 1e20: s = s1 * 1e5 + s0 with both below 1e5, r * s1 = u * den + v,
+  -- num = a * den + r and dt = b * den + s with r, s < den <= 1e10, so num * dt / den = a * dt + r * b + r * s / den, of
+  -- which the first two are integers. r * s reaches 1e20: s = s1 * 1e5 + s0 with both below 1e5, r * s1 = u * den + v,
   -- and r * s / den = u * 1e5 + (v * 1e5 + r * s0) / den, where nothing passes 2e15.
   local a, b = floor(num / den), floor(dt / den)
   local r, s = num - a * den, dt - b * den
@@ -65,7 +66,8 @@ local function wait_for(missing, ahead, num, den, idle)
   if product < EXACT then -- (P), (F); a sum that is not exact is far beyond WAIT_MAX
     return min(ceil((ceil(time) + ahead) / 1000), WAIT_MAX)
   end
-  -- The product is rounded; `time` is right to 2^-52 of itself, the wait to 1 ms. Then the exact credit decides.
+  -- The product is rounded: `time` is right to 2^-52 of itself, which is 2 microseconds at most, so the wait is right to 1 ms.
+  -- The exact credit decides.
   local wait = ceil((time + ahead) / 1000)
   if wait > WAIT_MAX then
     return WAIT_MAX
@@ -74,8 +76,11 @@ local function wait_for(missing, ahead, num, den, idle)
     local dt = ms * 1000 - ahead
     return dt > 0 and credit(dt, num, den) >= missing
   end
-  while not enough(wait) do wait = wait + 1 end
-  while enough(wait - 1) do wait = wait - 1 end
+  if not enough(wait) then
+    wait = wait + 1
+  elseif enough(wait - 1) then
+    wait = wait - 1
+  end
   return min(wait, WAIT_MAX)
 end
 
@@ -114,13 +119,11 @@ for i = 1, n do
     local dt = now - since
     if dt > 0 then -- a clock that went back brings nothing back
       local num, den = ARGV[arg + 4] + 0, ARGV[arg + 5] + 0
-      if num == 0 then
-        if dt >= ARGV[arg + 6] * 1000 then is = 0 end
-      elseif num * dt / den >= was + 1 then
-        is = 0 -- the quotient is off by at most 2^-52 of itself, less than 1 as was <= 1e15: all has come back
-      else
+      if num > 0 then
         is = was - credit(dt, num, den)
         if is < 0 then is = 0 end
+      elseif dt >= ARGV[arg + 6] * 1000 then
+        is = 0
       end
     end
   end
@@ -161,7 +164,6 @@ for i = 1, n do
       answer[i * 3] = floor((capacity - was) / 1000000)
       -- Until all has come back, and a second more. A number goes to the server by '%.17g': digits only, below 1e17.
       local keep = num == 0 and idle + 0 or was * den / num / 1000
-      if keep > WAIT_MAX then keep = WAIT_MAX end
       keep = ceil(keep + (since - now) / 1000) + 1000
       redis.call('SET', KEYS[i], struct.pack(was < 1099511627776 and '<I7I5' or '<I7I7', since, was), 'PX', keep)
     else

@@ -3,9 +3,8 @@
 
 use std::collections::HashMap;
 
-use limits::decision::Verdict;
 use limits::refill::Refill;
-use limits::token_bucket::{CAPACITY_MAX, TokenBucket};
+use limits::token_bucket::{CAPACITY_MAX, MICRO, TokenBucket};
 
 use crate::bound::Bound;
 use crate::random::Random;
@@ -80,8 +79,8 @@ impl History {
         let (client, first) = (self.random.below(40), self.random.below(8));
         let asks: Vec<_> = (0..rules).map(|rule| self.ask(client, (first + rule) % 8)).collect();
         let mut request = Request { now_us: self.now_us, asks };
-        if self.random.percent(15) {
-            self.aim_at_the_end_of_a_wait(&mut request);
+        if self.random.percent(25) {
+            self.aim_at_a_refill(&mut request);
         }
         self.model.call(request)
     }
@@ -116,7 +115,7 @@ impl History {
     fn limit(&mut self) -> TokenBucket {
         loop {
             let random = &mut self.random;
-            let capacity = random.one_of(&[1, 10, 100, 1_000_000, CAPACITY_MAX]);
+            let capacity = random.one_of(&[1, 10, 100, 1_000_000, CAPACITY_MAX, CAPACITY_MAX]);
             let capacity = if random.percent(30) { capacity } else { 1 + random.below(capacity) };
             let idle_s = random.one_of(&[1, 60, 3_600, 34_560_000]);
             if let Ok(bucket) = TokenBucket::new(capacity, refill(random), idle_s) {
@@ -133,21 +132,32 @@ impl History {
             9 => 0,
             10 => bucket.capacity(),
             11 => bucket.capacity() + 1 + random.magnitude(15),
-            12..14 => random.below(bucket.capacity() + 1),
-            14..16 => random.below(bucket.capacity().min(20) + 1),
+            12..15 => random.below(bucket.capacity() + 1),
+            15 => random.below(bucket.capacity().min(20) + 1),
             _ => (left + random.below(3)).saturating_sub(1), // to the edge, and one beside it
         }
     }
 
-    /// Moves the request to the moment at which one of its rules admits, or a little before.
-    fn aim_at_the_end_of_a_wait(&mut self, request: &mut Request) {
-        let ask = request.asks[0].clone();
-        let told = ask.bucket.refuse(self.model.states.get(&ask.key).copied(), self.now_us, ask.cost);
-        if told.verdict == Verdict::Wait {
-            let end_us = self.now_us.saturating_add(told.wait_ms * 1_000);
-            let early_us = self.random.one_of(&[0, 0, 1, 999, 1_000, 1_001]);
-            request.now_us = end_us.saturating_sub(early_us).min(END_US);
-            self.now_us = request.now_us;
+    /// Moves the request to where rounding matters: to the moment at which its first rule admits, a step of the wait before it,
+    /// or somewhere on the way from empty to full.
+    fn aim_at_a_refill(&mut self, request: &mut Request) {
+        let (ask, random) = (&request.asks[0], &mut self.random);
+        let Some(state) = self.model.states.get(&ask.key) else { return };
+        let refill = ask.bucket.refill();
+        let missing = (state.micro_tokens + ask.cost.min(CAPACITY_MAX) * MICRO)
+            .saturating_sub(ask.bucket.capacity() * MICRO);
+        let (Some(admitted_us), Some(full_us)) =
+            (refill.time_for(missing), refill.time_for(state.micro_tokens))
+        else {
+            return;
+        };
+        let after_us = match random.below(3) {
+            0 => admitted_us.saturating_sub(random.one_of(&[0, 1, 999, 1_000, 1_001])),
+            1 => admitted_us.saturating_sub(1_000 * random.magnitude(9)).saturating_sub(random.below(2)),
+            _ => random.below(full_us.max(1)),
+        };
+        if let Some(now_us) = state.at_us.checked_add(after_us).filter(|now_us| *now_us <= END_US) {
+            (self.now_us, request.now_us) = (now_us, now_us);
         }
     }
 }

@@ -172,6 +172,14 @@ impl Script {
         bytes.map(|bytes| Used { at_us: number(&bytes[..7]), micro_tokens: number(&bytes[7..]) })
     }
 
+    /// Gives a bucket a state.
+    pub(crate) fn remember(&mut self, key: &str, state: Used) {
+        let mut value = state.at_us.to_le_bytes()[..7].to_vec();
+        let long = if state.micro_tokens < 1 << 40 { 5 } else { 7 };
+        value.extend_from_slice(&state.micro_tokens.to_le_bytes()[..long]);
+        assert_eq!(self.command(&[b"SET", key.as_bytes(), &value]), Reply::Simple("OK".to_owned()));
+    }
+
     /// Compares all that Redis remembers with the model, and finds keys that were written when they should not have been.
     pub(crate) fn compare_states(&mut self, model: &Model) {
         let expected: HashSet<_> = model.states.keys().cloned().collect();
