@@ -2,10 +2,12 @@
 
 mod addresses;
 mod bootstrap;
+mod brief;
 mod compose;
 mod fault;
 mod harness;
 mod istio;
 mod matching;
+mod redis;
 mod stack;
 mod support;
