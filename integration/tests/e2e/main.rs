@@ -4,6 +4,7 @@ mod addresses;
 mod bootstrap;
 mod brief;
 mod compose;
+mod failure;
 mod fault;
 mod harness;
 mod istio;

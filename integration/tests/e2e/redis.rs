@@ -22,12 +22,16 @@ fn endless_and_all(redis: &Redis) -> Reply {
 #[test]
 fn lr_01_a_forgotten_script_is_noticed_by_no_client() {
     const FLUSHES: u64 = 10;
-    let stack = Stack::new().redis().rules(json!([rule("r", 1_000_000, json!({ "failMode": "CLOSED", "refillPerSecond": 1000 }))])).start();
+    let stack = Stack::new()
+        .redis()
+        .rules(json!([rule("r", 1_000_000, json!({ "failMode": "CLOSED", "refillPerSecond": 1000 }))]))
+        .start();
     let (over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
     let statuses: Vec<u16> = thread::scope(|scope| {
         let client = |_| {
             scope.spawn(|| {
-                let (mut client, request, mut statuses) = (stack.envoy().client(), get("/", &fresh_key()), Vec::new());
+                let (mut client, request, mut statuses) =
+                    (stack.envoy().client(), get("/", &fresh_key()), Vec::new());
                 while !over.load(Ordering::Relaxed) {
                     statuses.push(client.send(&request).status);
                     answered.fetch_add(1, Ordering::Relaxed);
@@ -47,7 +51,11 @@ fn lr_01_a_forgotten_script_is_noticed_by_no_client() {
         clients.into_iter().flat_map(|client| client.join().expect("a client that ends")).collect()
     });
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
-    assert_eq!(stack.sidecar().metric("kota_script_loads_total", ""), (FLUSHES + 1) as f64, "once for each event");
+    assert_eq!(
+        stack.sidecar().metric("kota_script_loads_total", ""),
+        (FLUSHES + 1) as f64,
+        "once for each event"
+    );
     let counters = stack.envoy().kota_counters();
     assert_eq!(counters, [("allowed.r".to_owned(), statuses.len() as u64)]);
 }
@@ -82,15 +90,21 @@ fn al_08_the_time_that_a_client_or_a_pod_claims_mints_no_token() {
     let stack = Stack::new().redis().sidecars(3).envoys(3).rules(json!([rule("r", 5, json!({}))])).start();
     let key = fresh_key();
     let passed = (0..30).filter(|i| {
-        let claims = get("/", &key).header("date", "Thu, 01 Jan 2099 00:00:00 GMT").header("x-request-start", "t=1");
+        let claims =
+            get("/", &key).header("date", "Thu, 01 Jan 2099 00:00:00 GMT").header("x-request-start", "t=1");
         stack.envoys[i % 3].send(&claims).status == 200
     });
     assert_eq!(passed.count(), 5);
     let bucket = &stack.redis().keys()[0];
-    let Reply::Bulk(Some(state)) = stack.redis().command(&["GET", bucket]) else { panic!("{bucket} is no string") };
+    let Reply::Bulk(Some(state)) = stack.redis().command(&["GET", bucket]) else {
+        panic!("{bucket} is no string")
+    };
     let Reply::Array(time) = stack.redis().command(&["TIME"]) else { panic!("an array") };
     let Reply::Bulk(Some(seconds)) = &time[0] else { panic!("{time:?}") };
     let now: u64 = String::from_utf8_lossy(seconds).parse().expect("a number");
     let at_us = state[..7].iter().rev().fold(0, |at, byte| at << 8 | u64::from(*byte));
-    assert!((now - 60..=now).contains(&(at_us / 1_000_000)), "the bucket's time is {at_us} us, Redis's {now} s");
+    assert!(
+        (now - 60..=now).contains(&(at_us / 1_000_000)),
+        "the bucket's time is {at_us} us, Redis's {now} s"
+    );
 }

@@ -29,13 +29,14 @@ pub enum Refusal {
 // === impl Arrival ===
 
 impl Arrival<'_> {
-    /// The answers to `checks` checks.
+    /// The answers to `checks` checks. `in_time` if the call's time was not over yet.
     ///
     /// # Errors
     /// The reason why there are none.
-    pub fn read(&self, checks: usize) -> Result<Vec<Answer>, Reason> {
+    pub fn read(&self, checks: usize, in_time: bool) -> Result<Vec<Answer>, Reason> {
         if self.headers == 0 {
-            return Err(Reason::Deadline); // The host ends a call that had begun when its time is over.
+            // An answer that had begun: the host ended it because its time was over, or the sidecar broke it off.
+            return Err(if in_time { Reason::Refused } else { Reason::Deadline });
         }
         if !self.genuine {
             return Err(match self.status {
@@ -61,7 +62,7 @@ mod tests {
     use protocol::batch::{Unknown, encode_answers};
 
     fn arrival(genuine: bool, status: &[u8], body: &[u8]) -> Result<Vec<Answer>, Reason> {
-        Arrival { headers: 3, genuine, status: Some(status), body }.read(1)
+        Arrival { headers: 3, genuine, status: Some(status), body }.read(1, true)
     }
 
     #[test]
@@ -76,7 +77,8 @@ mod tests {
         assert_eq!(arrival(true, b"200", b""), Err(Reason::Garbage));
         assert_eq!(arrival(true, b"200", &[2, 0, 0]), Err(Reason::Version));
         let two = Arrival { headers: 3, genuine: true, status: None, body: &body };
-        assert_eq!(two.read(2), Err(Reason::Garbage));
-        assert_eq!(Arrival { headers: 0, ..two }.read(1), Err(Reason::Deadline));
+        assert_eq!(two.read(2, true), Err(Reason::Garbage));
+        assert_eq!(Arrival { headers: 0, ..two }.read(1, false), Err(Reason::Deadline));
+        assert_eq!(Arrival { headers: 0, ..two }.read(1, true), Err(Reason::Refused), "broken off");
     }
 }

@@ -261,7 +261,7 @@ impl Root {
                 self.dispatch_http_call(&config.cluster, headers, Some(&callout.body), Vec::new(), timeout);
             let mut worker = self.0.worker.borrow_mut();
             match sent {
-                Ok(token) => worker.sent(token, callout),
+                Ok(token) => worker.sent(token, callout, self.0.now_us()),
                 Err(Status::BadArgument) => worker.refused(callout, Refusal::NoCluster),
                 Err(_) => worker.refused(callout, Refusal::NotSent),
             }
@@ -336,7 +336,7 @@ impl Context for Root {
         let body =
             if readable { host::buffer(Buffer::Callout, body_size).unwrap_or_default() } else { Vec::new() };
         let arrival = Arrival { headers, genuine, status: status.as_deref(), body: &body };
-        self.0.worker.borrow_mut().arrived(token, &arrival);
+        self.0.worker.borrow_mut().arrived(token, &arrival, self.0.now_us());
         self.turn();
     }
 

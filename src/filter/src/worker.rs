@@ -45,9 +45,15 @@ pub struct Callout<S> {
 #[derive(Debug)]
 pub struct Worker<S> {
     queued: VecDeque<Queued<S>>,
-    in_flight: HashMap<u32, Vec<S>>,
+    in_flight: HashMap<u32, InFlight<S>>,
     decided: VecDeque<(S, Ruling)>,
     wake_sent: bool,
+}
+
+#[derive(Debug)]
+struct InFlight<S> {
+    streams: Vec<S>,
+    ends_us: u64,
 }
 
 #[derive(Debug)]
@@ -130,9 +136,10 @@ impl<S> Worker<S> {
         }
     }
 
-    /// The host took the callout.
-    pub fn sent(&mut self, token: u32, callout: Callout<S>) {
-        self.in_flight.insert(token, callout.streams);
+    /// The host took the callout at `now_us`.
+    pub fn sent(&mut self, token: u32, callout: Callout<S>, now_us: u64) {
+        let ends_us = now_us.saturating_add(u64::from(callout.timeout_ms).saturating_mul(1_000));
+        self.in_flight.insert(token, InFlight { streams: callout.streams, ends_us });
     }
 
     /// The host did not take the callout.
@@ -146,10 +153,12 @@ impl<S> Worker<S> {
         self.decided.extend(callout.streams.into_iter().map(|stream| (stream, Ruling::Failed(reason))));
     }
 
-    /// A callout ended.
-    pub fn arrived(&mut self, token: u32, arrival: &Arrival<'_>) {
-        let Some(streams) = self.in_flight.remove(&token) else { return };
-        match arrival.read(streams.len()) {
+    /// A callout ended at `now_us`.
+    pub fn arrived(&mut self, token: u32, arrival: &Arrival<'_>, now_us: u64) {
+        let Some(InFlight { streams, ends_us }) = self.in_flight.remove(&token) else { return };
+        // The host's clock of the event loop may be a little behind or ahead of this one.
+        let in_time = now_us.saturating_add(1_000) < ends_us;
+        match arrival.read(streams.len(), in_time) {
             Ok(answers) => {
                 self.decided.extend(streams.into_iter().zip(answers.into_iter().map(Ruling::from)))
             }

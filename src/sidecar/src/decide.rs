@@ -23,9 +23,11 @@ use tokio::time::Instant;
 pub const BATCHES_MAX: usize = 1_024;
 /// The longest a batch may take, whatever it asks for, in milliseconds.
 pub const BUDGET_MAX_MS: u32 = 60_000;
-/// What is kept back of the budget: a millisecond for the way home, and a half for a timer that counts whole ones and may be
-/// late by one. Otherwise Envoy would give up first, and the reason be lost.
-const KEPT_BACK: Duration = Duration::from_micros(1_500);
+/// The least that is kept back of the budget: a millisecond for the way home, and a half for a timer that counts whole ones and
+/// may be late by one. Otherwise Envoy would give up first, and the reason be lost.
+const KEPT_BACK_MIN: Duration = Duration::from_micros(1_500);
+/// The part of a longer budget that is kept back: where seconds are allowed, a busy machine's scheduler may take more than that.
+const KEPT_BACK_PART: u32 = 10;
 /// The least time a batch gets, however small its budget.
 const BUDGET_MIN: Duration = Duration::from_millis(1);
 
@@ -143,9 +145,15 @@ impl Decider {
                 refused.push(index);
             }
         }
-        let budget = Duration::from_millis(batch.budget_ms.min(BUDGET_MAX_MS).into());
-        Ok(Questions { asks, refused, budget: budget.saturating_sub(KEPT_BACK).max(BUDGET_MIN) })
+        Ok(Questions { asks, refused, budget: store_budget(batch.budget_ms) })
     }
+}
+
+/// How long the store may take of the milliseconds that the caller waits.
+fn store_budget(asked_ms: u32) -> Duration {
+    let budget = Duration::from_millis(asked_ms.min(BUDGET_MAX_MS).into());
+    let kept_back = (budget / KEPT_BACK_PART).max(KEPT_BACK_MIN);
+    budget.saturating_sub(kept_back).max(BUDGET_MIN)
 }
 
 /// Adds a check. False if one of its rules is not of this version.

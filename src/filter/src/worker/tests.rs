@@ -34,11 +34,11 @@ fn batches_are_bounded_and_so_is_what_is_in_flight() {
         let callout = worker.next_callout(&rules, "d", 0).unwrap();
         assert_eq!(decode_batch(&callout.body).unwrap().checks.len(), CHECKS_MAX);
         assert_eq!(callout.timeout_ms, 5);
-        worker.sent(u32::try_from(token).unwrap(), callout);
+        worker.sent(u32::try_from(token).unwrap(), callout, 0);
     }
     assert!(worker.next_callout(&rules, "d", 0).is_none());
     assert!(!worker.wants_wake(), "a returning callout will bring the next turn");
-    worker.arrived(0, &genuine(&answer(CHECKS_MAX)));
+    worker.arrived(0, &genuine(&answer(CHECKS_MAX)), 0);
     let streams: Vec<_> = decided(&mut worker).into_iter().map(|(stream, _)| stream).collect();
     assert_eq!(streams, (0..CHECKS_MAX).collect::<Vec<_>>(), "in the order of the body");
     assert!(worker.next_callout(&rules, "d", 0).is_some());
@@ -74,7 +74,7 @@ fn a_refused_callout_fails_its_checks_with_the_reason() {
         let mut worker = loaded(1, 5_000);
         if in_flight {
             let other = worker.next_callout(&rules, "d", 0).unwrap();
-            worker.sent(9, other);
+            worker.sent(9, other, 0);
             worker.queue(1, Pending::default(), 5_000);
         }
         let callout = worker.next_callout(&rules, "d", 0).unwrap();
@@ -90,10 +90,10 @@ fn a_refused_callout_fails_its_checks_with_the_reason() {
 fn an_answer_of_the_wrong_length_decides_nothing_and_an_unknown_token_is_ignored() {
     let (rules, mut worker) = (rules(), loaded(2, 5_000));
     let callout = worker.next_callout(&rules, "d", 0).unwrap();
-    worker.sent(7, callout);
-    worker.arrived(8, &genuine(&answer(2)));
+    worker.sent(7, callout, 0);
+    worker.arrived(8, &genuine(&answer(2)), 0);
     assert!(decided(&mut worker).is_empty());
-    worker.arrived(7, &genuine(&answer(1)));
+    worker.arrived(7, &genuine(&answer(1)), 0);
     let garbage = Ruling::Failed(Reason::Garbage);
     assert_eq!(decided(&mut worker), [(0, garbage.clone()), (1, garbage)]);
     assert!(worker.is_idle());
@@ -103,9 +103,9 @@ fn an_answer_of_the_wrong_length_decides_nothing_and_an_unknown_token_is_ignored
 fn one_unknown_does_not_fail_the_batch() {
     let (rules, mut worker) = (rules(), loaded(2, 5_000));
     let callout = worker.next_callout(&rules, "d", 0).unwrap();
-    worker.sent(7, callout);
+    worker.sent(7, callout, 0);
     let answers = vec![Answer::Unknown(Unknown::RedisError), Answer::Admitted(vec![])];
-    worker.arrived(7, &genuine(&encode_answers(&Answers { answers, unavailable_for_ms: 0 }).unwrap()));
+    worker.arrived(7, &genuine(&encode_answers(&Answers { answers, unavailable_for_ms: 0 }).unwrap()), 0);
     let expected = [(0, Ruling::Failed(Reason::RedisError)), (1, Ruling::Decided(Answer::Admitted(vec![])))];
     assert_eq!(decided(&mut worker), expected);
 }

@@ -114,3 +114,9 @@ async fn what_could_forge_a_key_is_malformed() {
     assert_eq!(decider.batch(Bytes::new(), Instant::now()).await, Err(Malformed));
     assert!(matches!(send(&decider, &good).await.unwrap()[0], Answer::Admitted(_)));
 }
+
+#[test]
+fn the_store_has_less_time_than_the_caller_so_that_the_reason_gets_home() {
+    let budgets = [0, 1, 2, 5, 20, 1_000, 60_000, u32::MAX].map(|ms| store_budget(ms).as_micros());
+    assert_eq!(budgets, [1_000, 1_000, 1_000, 3_500, 18_000, 900_000, 54_000_000, 54_000_000]);
+}
