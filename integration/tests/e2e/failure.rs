@@ -1,5 +1,6 @@
 //! Nobody can decide: what passes, what is refused, which reason is counted, and that all is well again afterwards without a restart.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kota_integration::bootstrap::Bootstrap;
@@ -201,14 +202,18 @@ fn we_09_what_answers_like_no_sidecar_decides_nothing() {
         ("half a body", "deadline", Reply { end: End::Never, ..Reply::genuine([1, 1]) }),
         ("half a body and a reset", "refused", Reply { end: End::Reset, ..Reply::genuine([1, 1]) }),
     ];
-    for (i, (situation, reason, reply)) in cases.into_iter().enumerate() {
-        let socket = Endpoint::Unix(dir.path().join(format!("{i}.sock")));
-        let impostor = Impostor::start(socket.clone(), move |_| reply.clone());
-        let stack = stack().sidecar_at(socket).start();
+    let socket = Endpoint::Unix(dir.path().join("decide.sock"));
+    let said = Arc::new(Mutex::new(Reply::genuine("")));
+    let script = Arc::clone(&said);
+    let impostor = Impostor::start(socket.clone(), move |_| script.lock().expect("nobody panics").clone());
+    let stack = stack().sidecar_at(socket).start();
+    for (situation, reason, reply) in cases {
+        let asked = impostor.requests();
+        *said.lock().expect("nobody panics") = reply;
         fails(&stack, situation, &[reason]);
-        assert!(impostor.requests() >= 3, "{situation}");
-        nothing_is_left(&stack);
+        assert_eq!(impostor.requests(), asked + 3, "{situation}");
     }
+    nothing_is_left(&stack);
 }
 
 #[test]
@@ -244,7 +249,7 @@ fn the_deadline_is_five_milliseconds_unless_the_configuration_says_otherwise() {
     let dir = Workdir::new();
     let socket = Endpoint::Unix(dir.path().join("decide.sock"));
     let (budgets, heard) = std::sync::mpsc::channel();
-    let budgets = std::sync::Mutex::new(budgets);
+    let budgets = Mutex::new(budgets);
     let _impostor = Impostor::start(socket.clone(), move |body| {
         let batch = protocol::batch::decode_batch(body).expect("a batch");
         let _ = budgets.lock().expect("nobody panics").send(batch.budget_ms); // the test may be over

@@ -29,7 +29,7 @@ pub enum Refusal {
 // === impl Arrival ===
 
 impl Arrival<'_> {
-    /// The answers to `checks` checks. `in_time` if the call's time was not over yet.
+    /// The answers to `checks` checks. `in_time` if the call's time can't have been over.
     ///
     /// # Errors
     /// The reason why there are none.

@@ -53,7 +53,7 @@ pub struct Worker<S> {
 #[derive(Debug)]
 struct InFlight<S> {
     streams: Vec<S>,
-    ends_us: u64,
+    half_time_us: u64,
 }
 
 #[derive(Debug)]
@@ -138,8 +138,8 @@ impl<S> Worker<S> {
 
     /// The host took the callout at `now_us`.
     pub fn sent(&mut self, token: u32, callout: Callout<S>, now_us: u64) {
-        let ends_us = now_us.saturating_add(u64::from(callout.timeout_ms).saturating_mul(1_000));
-        self.in_flight.insert(token, InFlight { streams: callout.streams, ends_us });
+        let half_time_us = now_us.saturating_add(u64::from(callout.timeout_ms).saturating_mul(500));
+        self.in_flight.insert(token, InFlight { streams: callout.streams, half_time_us });
     }
 
     /// The host did not take the callout.
@@ -155,10 +155,9 @@ impl<S> Worker<S> {
 
     /// A callout ended at `now_us`.
     pub fn arrived(&mut self, token: u32, arrival: &Arrival<'_>, now_us: u64) {
-        let Some(InFlight { streams, ends_us }) = self.in_flight.remove(&token) else { return };
-        // The host's clock of the event loop may be a little behind or ahead of this one.
-        let in_time = now_us.saturating_add(1_000) < ends_us;
-        match arrival.read(streams.len(), in_time) {
+        let Some(InFlight { streams, half_time_us }) = self.in_flight.remove(&token) else { return };
+        // The host's timer runs from the beginning of the event loop's turn, so it may fire early by as long as that turn took.
+        match arrival.read(streams.len(), now_us < half_time_us) {
             Ok(answers) => {
                 self.decided.extend(streams.into_iter().zip(answers.into_iter().map(Ruling::from)))
             }

@@ -100,6 +100,16 @@ fn an_answer_of_the_wrong_length_decides_nothing_and_an_unknown_token_is_ignored
 }
 
 #[test]
+fn an_answer_that_breaks_off_is_late_only_if_its_time_can_be_over() {
+    for (now_us, reason) in [(2_499, Reason::Refused), (2_500, Reason::Deadline)] {
+        let (rules, mut worker) = (rules(), loaded(1, 5_000));
+        let callout = worker.next_callout(&rules, "d", 0).unwrap();
+        worker.sent(7, callout, 0);
+        worker.arrived(7, &Arrival { headers: 0, ..genuine(b"") }, now_us);
+        assert_eq!(decided(&mut worker), [(0, Ruling::Failed(reason))], "{now_us}");
+    }
+}
+#[test]
 fn one_unknown_does_not_fail_the_batch() {
     let (rules, mut worker) = (rules(), loaded(2, 5_000));
     let callout = worker.next_callout(&rules, "d", 0).unwrap();
