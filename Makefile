@@ -32,6 +32,7 @@ test: tools build ## Everything that CI runs: format, lints, unit tests, end-to-
 	@echo "== lints"; cargo clippy --locked $(KOTA_PACKAGES) --all-targets -- -D warnings
 	cargo clippy --locked --target wasm32-wasip1 -p kota-filter -p kota-noop -- -D warnings
 	@echo "== unit tests"; cargo test --locked $(KOTA_PACKAGES) --exclude kota-integration
+	@echo "== a million random steps: script on Redis against model"; cargo test --locked -p kota-sidecar --test lua -- --ignored
 	@echo "== end-to-end tests: Envoy, Redis, sidecars"; cargo test --locked -p kota-integration
 	@echo "== passed: format, lints, unit tests, end-to-end tests"
 

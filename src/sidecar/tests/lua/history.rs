@@ -22,7 +22,7 @@ fn script_and_model_agree_in_a_tenth_of_a_million_random_steps() {
 }
 
 #[test]
-#[ignore = "a million steps; make test-long runs them"]
+#[ignore = "over a minute; make test runs it by name"]
 fn script_and_model_agree_in_a_million_random_steps() {
     run(1_000_000);
 }
