@@ -70,3 +70,34 @@ impl Admitted {
         (most, self.sum - i128::from(refill.num()) * i128::from(self.last_us) - self.least)
     }
 }
+
+/// Admits one token at each of these times, whatever a bucket would say.
+fn admit_at(refill: &str, times_us: &[u64]) {
+    let refill = limits::refill::Refill::from_decimal(refill).expect("a rate");
+    let bucket = TokenBucket::new(2, refill, 60).expect("a bucket");
+    let mut bound = Bound::default();
+    for now_us in times_us {
+        let ask = crate::script::Ask { key: "bucket".to_owned(), bucket, cost: 1, shadow: false };
+        let answer = Answer { admitted: true, rules: vec![(Verdict::Admit, 0, 0)] };
+        bound.add(&Request { now_us: *now_us, asks: vec![ask] }, &answer);
+    }
+}
+
+#[test]
+fn the_bound_holds_to_the_microsecond() {
+    admit_at("1", &[0, 0, 1_000_000, 2_000_000]);
+    admit_at("1", &[9_000_000, 0, 10_000_000]); // the clock stands still until it has caught up
+    admit_at("0", &[1, 1, 60_000_001, 60_000_001]);
+}
+
+#[test]
+#[should_panic(expected = "promised at most")]
+fn the_bound_sees_one_token_a_microsecond_too_early() {
+    admit_at("1", &[0, 0, 1_000_000, 1_999_999]);
+}
+
+#[test]
+#[should_panic(expected = "promised at most")]
+fn the_bound_sees_a_clock_that_mints_tokens_by_going_back() {
+    admit_at("1", &[9_000_000, 0, 1_000_000]);
+}
