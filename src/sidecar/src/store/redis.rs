@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout_at};
 const LINKS: usize = 2;
 /// How often a call is sent when the server keeps forgetting the script.
 const ROUNDS_MAX: usize = 3;
-/// Errors of single calls are logged at most so often, in milliseconds.
+/// Errors of single calls, and late answers, are logged at most so often, in milliseconds.
 const LOG_EVERY_MS: u64 = 1_000;
 
 /// See the module.
@@ -37,6 +37,7 @@ pub struct Redis {
     health: Health,
     metrics: Metrics,
     refusals: Throttle,
+    latenesses: Throttle,
 }
 
 // === impl Redis ===
@@ -57,7 +58,8 @@ impl Redis {
         };
         let links = (0..LINKS).map(link).collect();
         let next = AtomicUsize::new(0);
-        Self { links, next, script, health, metrics, refusals: Throttle::new(LOG_EVERY_MS) }
+        let (refusals, latenesses) = (Throttle::new(LOG_EVERY_MS), Throttle::new(LOG_EVERY_MS));
+        Self { links, next, script, health, metrics, refusals, latenesses }
     }
 
     /// A connection: one that answers, else one that is open at least.
@@ -105,6 +107,15 @@ impl Redis {
         open.clear();
     }
 
+    /// The deadline passed. What is undecided then stays unknown for its lateness.
+    fn late(&self) {
+        if let Some(held_back) = self.latenesses.pass() {
+            log::warn!(
+                "Redis did not answer before a batch's deadline ({held_back} more since the last line)"
+            );
+        }
+    }
+
     /// The server refused a call. Its words may hold a key, so only the code is logged.
     fn refused(&self, lease: &Lease, code: &str) {
         lease.refused(code);
@@ -126,8 +137,10 @@ impl Store for Redis {
             }
         }
         if !open.is_empty() {
-            // What is undecided at the deadline stays unknown for its lateness.
-            let _ = timeout_at(deadline, self.rounds(asks, &mut open, &mut answers)).await;
+            let decided = timeout_at(deadline, self.rounds(asks, &mut open, &mut answers)).await;
+            if decided.is_err() {
+                self.late();
+            }
         }
         answers
     }

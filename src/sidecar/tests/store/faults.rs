@@ -105,6 +105,25 @@ async fn a_refused_call_fails_alone_and_is_not_repeated() {
     assert_eq!(store.status(), Status::Up);
 }
 
+/// LR-09: whatever the server's error, it is an answer of the store's, and the next check is decided.
+#[tokio::test(flavor = "multi_thread")]
+async fn lr_09_every_error_of_the_server_is_an_unknown_answer() {
+    let codes = "LOADING BUSY CLUSTERDOWN TRYAGAIN MASTERDOWN MISCONF READONLY NOAUTH NOPERM NOREPLICAS MOVED ASK ERR KOTA";
+    let fake = Fake::start(move |words| {
+        let code = words.get(3).filter(|key| words[0] == "EVALSHA" && codes.contains(key.as_str()))?;
+        Some(format!("-{code} 1 127.0.0.1:1\r\n"))
+    })
+    .await;
+    let (store, _) = begin(&fake.url);
+    for code in codes.split(' ') {
+        up(&store).await;
+        let answers = all(&store, &[vec![rule(code, 10)], vec![rule("fine", 10)]]).await;
+        assert_eq!(unknown(&answers[0]), Some(Unknown::RedisError), "{code}");
+        assert!(admitted(&answers[1]), "{code}");
+    }
+    assert_eq!(fake.came("EVALSHA").len(), 2 * codes.split(' ').count());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_never_keeps_the_script_is_not_asked_for_ever() {
     let fake = Fake::start(|words| {
