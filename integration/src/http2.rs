@@ -74,10 +74,30 @@ impl Connection {
     /// # Errors
     /// When the stream or the connection fails.
     pub async fn send(&self, request: &Request, body: Bytes) -> Result<Answer, h2::Error> {
+        self.send_with_trailers(request, body, &[]).await
+    }
+
+    /// As [`Connection::send`], with trailers behind the body.
+    ///
+    /// # Errors
+    /// When the stream or the connection fails.
+    pub async fn send_with_trailers(
+        &self,
+        request: &Request,
+        body: Bytes,
+        trailers: &[(&'static str, &'static str)],
+    ) -> Result<Answer, h2::Error> {
         let mut send = self.send.clone().ready().await?;
-        let (response, mut stream) = send.send_request(request.inner.clone(), body.is_empty())?;
+        let ends_at_once = body.is_empty() && trailers.is_empty();
+        let (response, mut stream) = send.send_request(request.inner.clone(), ends_at_once)?;
         if !body.is_empty() {
-            stream.send_data(body, true)?;
+            stream.send_data(body, trailers.is_empty())?;
+        }
+        if !trailers.is_empty() {
+            let fields = trailers
+                .iter()
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            stream.send_trailers(fields.collect())?;
         }
         let (parts, mut body) = response.await?.into_parts();
         let mut content = Vec::new();

@@ -1,14 +1,20 @@
 //! Kota as its users run it: real processes, one test binary so that it links once.
 
 mod addresses;
+mod bodies;
 mod bootstrap;
 mod brief;
+mod bytes;
 mod compose;
 mod failure;
 mod fault;
+mod faulty;
+mod grpc;
 mod harness;
+mod headers;
 mod istio;
 mod matching;
+mod privacy;
 mod redis;
 mod stack;
 mod support;

@@ -7,7 +7,7 @@ use kota_integration::redis::{Redis, Reply};
 use kota_integration::{Stack, wait};
 use serde_json::json;
 
-use crate::support::{fresh_key, get, rule};
+use crate::support::{buckets, fresh_key, get, rule};
 
 /// Keys that have no end, and all keys.
 fn endless_and_all(redis: &Redis) -> Reply {
@@ -95,7 +95,7 @@ fn al_08_the_time_that_a_client_or_a_pod_claims_mints_no_token() {
         stack.envoys[i % 3].send(&claims).status == 200
     });
     assert_eq!(passed.count(), 5);
-    let bucket = &stack.redis().keys()[0];
+    let bucket = &buckets(stack.redis())[0];
     let Reply::Bulk(Some(state)) = stack.redis().command(&["GET", bucket]) else {
         panic!("{bucket} is no string")
     };

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use kota_integration::redis::Redis;
 use kota_integration::{Answer, Client, Request};
 use serde_json::{Value, json};
 
@@ -43,4 +44,9 @@ pub(crate) fn first_pass(passed: usize, denied: usize) -> Vec<u16> {
 /// That an answer says nothing of a limit.
 pub(crate) fn tells_no_numbers(answer: &Answer) -> bool {
     !answer.headers.iter().any(|(name, _)| name.contains("ratelimit"))
+}
+
+/// The buckets in a Redis, sorted; without the one by which a sidecar tries whether its store is fit.
+pub(crate) fn buckets(redis: &Redis) -> Vec<String> {
+    redis.keys().into_iter().filter(|key| !key.starts_with("rl:{kota:self-check:")).collect()
 }

@@ -74,11 +74,12 @@ impl<'a, C: Connection> Capture<'a, C> {
         }
     }
 
-    /// Whether the client speaks gRPC and would misread a plain HTTP reply.
+    /// Whether the client speaks gRPC and would misread a plain HTTP reply. As Envoy sees it, which writes the reply: where the two
+    /// disagree, a denial would go out as a plain 200.
     #[must_use]
     pub fn is_grpc(&self) -> bool {
         match self.content_type.strip_prefix(b"application/grpc") {
-            Some(rest) => matches!(rest.first(), None | Some(b'+' | b';')),
+            Some(rest) => matches!(rest.first(), None | Some(b'+')),
             None => false,
         }
     }
