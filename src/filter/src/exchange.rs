@@ -134,11 +134,12 @@ impl Exchange {
     pub fn on_response(&mut self) -> Option<Told> {
         match core::mem::replace(&mut self.state, State::Over) {
             State::Passed(told) => Some(told),
-            State::Waiting(rules) => {
+            // Both may happen to one stream, Envoy's answer and then its end.
+            State::Waiting(rules) | State::Left(rules) => {
                 self.state = State::Left(rules);
                 None
             }
-            _ => None,
+            State::Fresh | State::Over => None,
         }
     }
 

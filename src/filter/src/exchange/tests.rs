@@ -169,7 +169,12 @@ fn an_answer_to_something_else_is_garbage() {
 #[test]
 fn a_ruling_that_comes_too_late_is_counted_and_does_nothing() {
     let config = config();
-    for leave in [Exchange::on_gone, |exchange: &mut Exchange| drop(exchange.on_response())] {
+    let answered = |exchange: &mut Exchange| drop(exchange.on_response());
+    let answered_then_gone = |exchange: &mut Exchange| {
+        drop(exchange.on_response());
+        exchange.on_gone();
+    };
+    for leave in [Exchange::on_gone, answered, answered_then_gone] {
         let mut tally = Tally::new();
         let mut exchange = waiting(&config, "/closed");
         leave(&mut exchange);
