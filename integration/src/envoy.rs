@@ -23,7 +23,7 @@ pub struct Envoy {
 // === impl Envoy ===
 
 impl Envoy {
-    /// Starts one and waits until it is ready.
+    /// Starts one, with further `flags` of Envoy's, and waits until it is ready.
     ///
     /// # Panics
     /// When it does not start; with its log.
@@ -34,6 +34,7 @@ impl Envoy {
         bootstrap: Bootstrap,
         delivery: Delivery,
         workers: u32,
+        flags: &[String],
         dir: &Path,
     ) -> Self {
         let dir = dir.join(name);
@@ -54,6 +55,7 @@ impl Envoy {
             "warning",
         ]);
         command.args(["--component-log-level", "wasm:info", "--file-flush-interval-msec", "50"]);
+        command.args(flags);
         let process = Process::start(name, command, dir.parent().unwrap_or(&dir));
         let envoy = Self { process, places: places.clone(), delivery, dir, bootstrap };
         envoy.process.wait_ready(|| {

@@ -26,6 +26,7 @@ pub struct Stack {
     tcp: bool,
     envoys: usize,
     workers: u32,
+    envoy_flags: Vec<String>,
     delivery: Delivery,
     config: Value,
     changes: Vec<Change>,
@@ -80,6 +81,7 @@ impl Stack {
             tcp: false,
             envoys: 1,
             workers: 1,
+            envoy_flags: Vec::new(),
             delivery: Delivery::Static,
             config: shipped_config(),
             changes: Vec::new(),
@@ -159,6 +161,13 @@ impl Stack {
     #[must_use]
     pub fn workers(mut self, count: u32) -> Self {
         self.workers = count;
+        self
+    }
+
+    /// Further flags of the Envoys.
+    #[must_use]
+    pub fn envoy_flags(mut self, flags: &[&str]) -> Self {
+        self.envoy_flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
         self
     }
 
@@ -278,7 +287,8 @@ impl Stack {
         for change in &self.changes {
             change(&mut bootstrap);
         }
-        Envoy::start(&format!("envoy-{number}"), &places, bootstrap, self.delivery, self.workers, dir.path())
+        let (name, flags) = (format!("envoy-{number}"), &self.envoy_flags);
+        Envoy::start(&name, &places, bootstrap, self.delivery, self.workers, flags, dir.path())
     }
 
     fn endpoint(&self, name: &str, dir: &Workdir) -> Endpoint {

@@ -91,7 +91,7 @@ fn start(store: &str) -> io::Result<Demo> {
     let mut config = bootstrap.configuration();
     config["sidecar"]["deadlineMs"] = DEADLINE_MS.into();
     bootstrap.configure(&config);
-    let envoy = Envoy::start("envoy", &places, bootstrap, Delivery::Static, workers, dir.path());
+    let envoy = Envoy::start("envoy", &places, bootstrap, Delivery::Static, workers, &[], dir.path());
     Ok(Demo { envoy, sidecar, echo, dir })
 }
 
