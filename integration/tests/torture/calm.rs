@@ -97,6 +97,23 @@ pub(crate) fn never_trapped(envoy: &Envoy) {
     assert_eq!(signs.take(10).collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
+/// How often Envoy's threads wake up while nothing happens, within a second.
+pub(crate) fn wakeups(envoy: &Envoy) -> u64 {
+    let count = || -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", envoy.process().pid())).expect("Envoy runs");
+        let status =
+            tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+        let line = |status: String| {
+            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            line.and_then(|count| count.trim().parse::<u64>().ok())
+        };
+        status.filter_map(line).sum()
+    };
+    let before = count();
+    sleep(Duration::from_secs(1)); // nothing to wait for: that nothing happens is what is looked at
+    count() - before
+}
+
 /// Awaits that Envoy holds at most 5 % more than it did after the first round: freed memory goes back to the system by and by.
 pub(crate) fn no_growth(envoy: &Envoy, first: Memory) {
     let mut least = Memory::of(envoy);

@@ -1,7 +1,7 @@
 //! The shell: Envoy's callbacks in, host calls out. The only module that names the SDK.
 //!
 //! All state belongs to a root context and is shared with its streams: a configuration change makes a second root in the same
-//! VM. The one exception are metric ids, which the host gives out per VM and does not deduplicate.
+//! VM. The exceptions are what the host gives out per VM and never takes back: metric ids and queues.
 
 use crate::answer::{Field, Reply};
 use crate::callout::{Arrival, Refusal};
@@ -33,6 +33,8 @@ proxy_wasm::main! {{
 
 thread_local! {
     static METRICS: RefCell<Metrics> = RefCell::new(Metrics::default());
+    /// The names of the queues whose roots have gone. The host never frees a queue (some 4.6 KB each), so the next root takes one over.
+    static QUEUES: RefCell<Vec<u128>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The counters that this VM has defined.
@@ -47,6 +49,8 @@ struct Shared {
     root: u32,
     started: Instant,
     config: OnceCell<Config>,
+    listens: Cell<bool>,
+    queue_name: Cell<Option<u128>>,
     wake_queue: Cell<Option<u32>>,
     worker: RefCell<Worker<Rc<Waiting>>>,
     counters: RefCell<HashMap<(u16, usize), u32>>,
@@ -101,6 +105,8 @@ impl Shared {
             root,
             started: Instant::now(),
             config: OnceCell::new(),
+            listens: Cell::new(false),
+            queue_name: Cell::new(None),
             wake_queue: Cell::new(None),
             worker: RefCell::default(),
             counters: RefCell::default(),
@@ -122,15 +128,23 @@ impl Shared {
         }
     }
 
-    /// Real VMs only see streams; canaries see none. From a stream the host registers its root. The name is random, since
-    /// queues are common to all workers and all roots, and nothing numbers those.
-    fn listen_for_wakes(&self) {
-        if self.wake_queue.get().is_none() {
-            let mut name = [0u8; 16];
-            if getrandom::fill(&mut name).is_ok() {
-                self.wake_queue
-                    .set(host::register_queue(&format!("kota-wake-{:032x}", u128::from_le_bytes(name))));
-            }
+    /// Begins to take wakes and ticks, at the root's first check: the VMs of the main thread and canaries never have one. From a
+    /// stream the host registers its root. A queue's name is random, since queues are common to all workers, and nothing numbers
+    /// those.
+    fn listen(&self) {
+        if self.listens.replace(true) {
+            return;
+        }
+        host::set_tick_period(TICK_MS);
+        let name = QUEUES.with_borrow_mut(Vec::pop).or_else(random);
+        self.queue_name.set(name);
+        self.wake_queue.set(name.and_then(|name| host::register_queue(&format!("kota-wake-{name:032x}"))));
+    }
+
+    /// Ends the ticks, which the host would go on with after the root has gone.
+    fn stop_ticks(&self) {
+        if self.listens.get() {
+            host::set_tick_period(0);
         }
     }
 
@@ -162,6 +176,19 @@ impl Shared {
             }
         }
     }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(name) = self.queue_name.take() {
+            QUEUES.with_borrow_mut(|names| names.push(name));
+        }
+    }
+}
+
+fn random() -> Option<u128> {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes).ok().map(|()| u128::from_le_bytes(bytes))
 }
 
 // === impl Metrics ===
@@ -246,6 +273,7 @@ impl Root {
         self.answer_decided(config);
         self.0.wake();
         if self.0.closing.get() && self.0.worker.borrow().is_idle() {
+            self.0.stop_ticks();
             host::done();
         }
     }
@@ -292,10 +320,7 @@ impl RootContext for Root {
     fn on_configure(&mut self, _size: usize) -> bool {
         let json = host::buffer(Buffer::Configuration, usize::MAX).unwrap_or_default();
         match Config::parse(&json) {
-            Ok(config) => {
-                host::set_tick_period(TICK_MS);
-                self.0.config.set(config).is_ok()
-            }
+            Ok(config) => self.0.config.set(config).is_ok(),
             Err(faults) => {
                 faults.iter().for_each(|fault| log::error!("kota: configuration refused: {fault}"));
                 false
@@ -343,6 +368,7 @@ impl Context for Root {
     /// A root that is replaced stays until its streams are answered.
     fn on_done(&mut self) -> bool {
         if self.0.worker.borrow().is_idle() {
+            self.0.stop_ticks();
             return true;
         }
         self.0.closing.set(true);
@@ -381,7 +407,7 @@ impl HttpContext for Stream {
                 Action::Pause
             }
             Some(Plan::Ask(check)) => {
-                self.shared.listen_for_wakes();
+                self.shared.listen();
                 self.waiting.exchange.borrow_mut().ask(&check);
                 let deadline_us = self.shared.now_us().saturating_add(config.deadline_us);
                 self.shared.worker.borrow_mut().queue(Rc::clone(&self.waiting), check, deadline_us);
