@@ -68,6 +68,19 @@ fn mk_04_a_forwarded_address_is_believed_as_far_as_it_is_trusted() {
 }
 
 #[test]
+fn mk_04_lines_of_one_header_are_one_list() {
+    for counted in [Counted::ByEnvoy, Counted::ByFilter] {
+        let stack = start(1, counted);
+        let mut client = stack.envoy().client();
+        let lines = (0..20).map(|i| {
+            let said = Request::get("/").header("x-forwarded-for", format!("192.0.2.{i}"));
+            said.header("x-forwarded-for", "203.0.113.9")
+        });
+        assert_eq!(passed(&mut client, lines), CAPACITY, "{counted:?}");
+    }
+}
+
+#[test]
 fn mk_04_too_few_entries_name_the_one_who_called() {
     for counted in [Counted::ByEnvoy, Counted::ByFilter] {
         let stack = start(2, counted);

@@ -1,6 +1,7 @@
 //! Nobody can decide: what passes, what is refused, which reason is counted, and that all is well again afterwards without a restart.
 
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use kota_integration::bootstrap::Bootstrap;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::{fresh_key, get, merge, rule, tells_no_numbers};
 
 /// Long enough for a decision on a slow machine, and short enough to be waited for often.
-const DEADLINE_MS: u64 = 400;
+const DEADLINE_MS: u64 = 1000;
 
 /// `open` and `closed`, each alone and both together.
 fn rules() -> Value {
@@ -40,16 +41,14 @@ fn fails(stack: &Running, situation: &str, reasons: &[&str]) {
     let counts = || (count("failed_open.open"), count("failed_closed.closed"), count("failed_open.closed"));
     let reached = || stack.envoy().stat("cluster.echo.upstream_rq_total");
     let (before, reached_before) = (counts(), reached());
-    let mut client = stack.envoy().client();
-    for (path, status) in [("/open", 200), ("/closed", 503), ("/both", 503)] {
-        let answer = client.send(&get(path, &fresh_key()));
-        assert_eq!(
-            answer.status,
-            status,
-            "{situation}: {path}: {}, {:?}",
-            answer.text(),
-            stack.envoy().kota_counters()
-        );
+    let send = |path| move || stack.envoy().send(&get(path, &fresh_key()));
+    let answers = thread::scope(|scope| {
+        let answers = ["/open", "/closed", "/both"].map(|path| (path, scope.spawn(send(path))));
+        answers.map(|(path, answer)| (path, answer.join().expect("an answer")))
+    });
+    for (path, answer) in answers {
+        let (status, counters) = (if path == "/open" { 200 } else { 503 }, stack.envoy().kota_counters());
+        assert_eq!(answer.status, status, "{situation}: {path}: {}, {counters:?}", answer.text());
         assert!(tells_no_numbers(&answer), "{situation}: HH-09: {:?}", answer.headers);
         if status == 503 {
             assert_eq!(answer.header("retry-after"), Some("1"), "{situation}");
@@ -175,7 +174,7 @@ fn fm_02_a_cluster_over_its_thresholds_is_named() {
     let stack = stack().deadline_ms(3000).sidecar_faults().bootstrap(narrow).start();
     recovers(&stack, "the start");
     stack.sidecar_faults[0].set(Fault::Swallow);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let held = scope.spawn(|| stack.envoy().send(&get("/open", &fresh_key())));
         wait::until_true("one call is in flight", || {
             stack.envoy().stat("cluster.kota.upstream_rq_active") == 1
@@ -211,7 +210,7 @@ fn we_09_what_answers_like_no_sidecar_decides_nothing() {
         let asked = impostor.requests();
         *said.lock().expect("nobody panics") = reply;
         fails(&stack, situation, &[reason]);
-        assert_eq!(impostor.requests(), asked + 3, "{situation}");
+        assert!(impostor.requests() > asked, "{situation}");
     }
     nothing_is_left(&stack);
 }
@@ -231,10 +230,12 @@ fn ob_04_failing_open_is_counted_logged_once_and_in_the_access_log() {
     assert!(metrics.contains(&line("redis_error")) || metrics.contains(&line("redis_timeout")), "{metrics}");
     let open = |(name, count): &(String, u64)| name.starts_with("failed_open.open.").then_some(*count);
     assert_eq!(stack.envoy().kota_counters().iter().filter_map(open).sum::<u64>(), 50);
-    let log = stack.sidecar().process().log();
-    let lines: Vec<_> = log.lines().skip(before).collect();
-    assert!((1..=10).contains(&lines.len()), "50 failures, one event: {lines:#?}");
-    assert!(lines.iter().any(|line| line.contains("Redis")), "{lines:#?}");
+    let lines = wait::until("the sidecar tells", || {
+        let log = stack.sidecar().process().log();
+        let lines: Vec<_> = log.lines().skip(before).map(str::to_owned).collect();
+        lines.iter().any(|line| line.contains("Redis") && line.contains("is away")).then_some(lines)
+    });
+    assert!(lines.len() <= 3, "50 failures, one event: {lines:#?}");
     let last = stack.envoy().access_log_of(50).pop().expect("lines");
     assert_eq!(
         (&last["kota_decision"], &last["kota_rule"]),

@@ -15,6 +15,7 @@ mod headers;
 mod istio;
 mod matching;
 mod privacy;
+mod readme;
 mod redis;
 mod stack;
 mod support;
