@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use kota_integration::{Client, Request, Running, Stack, http2};
+use kota_integration::{Client, Fault, Request, Running, Stack, http2, wait};
 use serde_json::json;
 
 use crate::support::{fresh_key, get, merge, rule};
@@ -114,6 +114,36 @@ fn we_07_five_mebibytes_pass_whole_or_are_denied_before_the_upstream() {
     assert_eq!(answered_while_sending(&stack, &post(&key, true).body(sent).bytes()), "HTTP/1.1 429");
     assert_eq!(stack.envoy().stat("cluster.echo.upstream_rq_total"), before);
     assert_eq!(charged(&stack, &key), 2);
+    assert_eq!(stack.envoy().vm_reloads(), 0);
+}
+
+#[test]
+fn we_07_no_byte_reaches_the_upstream_before_the_decision() {
+    let stack = Stack::new().sidecar_faults().rules(json!([rule("r", 1, json!({ "failMode": "CLOSED" }))]));
+    let stack = stack.deadline_ms(30_000).start();
+    let (key, sent) = (fresh_key(), body(5 * KIB * KIB));
+    let received = || {
+        let stat = |name: &str| stack.envoy().stat(&format!("cluster.echo.upstream_{name}"));
+        (stat("rq_total"), stat("cx_tx_bytes_total"))
+    };
+    let before = received();
+    stack.sidecar_faults[0].set(Fault::Swallow);
+    let bytes = post(&key, false).body(sent).bytes();
+    let answer = std::thread::scope(|scope| {
+        let answer = scope.spawn(|| answered_while_sending(&stack, &bytes));
+        wait::until_true("it is asked, and bytes wait", || {
+            let read = stack.envoy().stat("http.api.downstream_cx_rx_bytes_total");
+            read > 512 * KIB as u64 && stack.envoy().stat("cluster.kota.upstream_rq_total") == 1
+        });
+        assert_eq!(received(), before, "nothing of the body went on");
+        // The check that was swallowed is lost; the end of its connection fails it, and the rule is CLOSED.
+        stack.sidecar_faults[0].set(Fault::Pass);
+        answer.join().expect("an answer")
+    });
+    assert_eq!(answer, "HTTP/1.1 503");
+    assert_eq!(received(), before, "nor afterwards");
+    let statuses = [(); 2].map(|()| answered_while_sending(&stack, &bytes));
+    assert_eq!(statuses, ["HTTP/1.1 200", "HTTP/1.1 429"]);
     assert_eq!(stack.envoy().vm_reloads(), 0);
 }
 

@@ -1,5 +1,6 @@
 //! Nobody can decide: what passes, what is refused, which reason is counted, and that all is well again afterwards without a restart.
 
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -213,6 +214,40 @@ fn we_09_what_answers_like_no_sidecar_decides_nothing() {
         assert!(impostor.requests() > asked, "{situation}");
     }
     nothing_is_left(&stack);
+}
+
+#[test]
+fn we_09_a_host_that_drops_connections_costs_the_deadline_and_no_more() {
+    // Never accepted from, and full: the kernel drops every further SYN, as a firewall would.
+    let full = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let to = full.local_addr().expect("an address");
+    let open = || TcpStream::connect_timeout(&to, Duration::from_millis(300));
+    let waiting: Vec<_> = std::iter::repeat_with(open).map_while(Result::ok).take(100_000).collect();
+    let stack = stack().deadline_ms(300).sidecar_at(Endpoint::Tcp(to.port())).start();
+    fails(&stack, &format!("a full queue of {}", waiting.len()), &["deadline"]);
+    nothing_is_left(&stack);
+}
+
+#[test]
+fn hh_09_no_number_is_invented_and_none_is_below_zero() {
+    let rules = json!([rule("r", 2, json!({ "failMode": "CLOSED" }))]);
+    let stack = Stack::new().redis().rules(rules).start();
+    let (mut client, key) = (stack.envoy().client(), fresh_key());
+    let mut told = || {
+        let answer = client.send(&get("/", &key));
+        let field = |name| answer.header(name).map(str::to_owned);
+        (answer.status, field("x-ratelimit-remaining"), field("retry-after").is_some())
+    };
+    let left = |left: &str| Some(left.to_owned());
+    assert_eq!(told(), (200, left("1"), false), "who passes has nothing to wait for");
+    assert_eq!(told(), (200, left("0"), false));
+    for _ in 0..5 {
+        assert_eq!(told(), (429, left("0"), true), "however often it is denied");
+    }
+    stack.redis().process().freeze();
+    assert_eq!(told(), (503, None, true), "what is not known is not told");
+    stack.redis().process().thaw();
+    wait::until("the same count goes on", || (told() == (429, left("0"), true)).then_some(()));
 }
 
 #[test]

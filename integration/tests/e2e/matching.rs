@@ -195,3 +195,50 @@ fn mk_16_a_header_and_an_address_must_both_match_in_whatever_order() {
         );
     }
 }
+
+#[test]
+fn every_built_in_descriptor_can_be_matched_and_makes_a_bucket() {
+    let by = |name: &str, conditions: Value| rule(name, 10, json!({ "key": [name], "match": conditions }));
+    let rules = json!([
+        by("method", json!({ "method": "PUT" })),
+        by("path", json!({ "path": { "prefix": "/things/" } })),
+        by("host", json!({ "host": "shop.example" })),
+        by("route", json!({ "route": "* /things/{id}" })),
+        by("envoy_route", json!({ "envoy_route": "streams" })),
+        by("ip", json!({ "ip": { "cidr": "127.0.0.0/8" }, "path": "/ip" })),
+        by("api_key", json!({ "api_key": null, "path": "/anonymous" })),
+    ]);
+    let stack = Stack::new().redis().rules(rules).start();
+    let mut client = stack.envoy().client();
+    for (request, rule) in [
+        (Request::new("PUT", "/"), "method"),
+        (Request::get("/").header("host", "Shop.Example:8080"), "host"),
+        (Request::get("/streams/1"), "envoy_route"),
+        (Request::get("/ip"), "ip"),
+        (Request::get("/anonymous"), "api_key"),
+    ] {
+        let answer = client.send(&request);
+        assert_eq!(
+            answer.header("ratelimit").map(|field| field.split(';').next()),
+            Some(Some(&*format!("\"{rule}\"")))
+        );
+    }
+    let policies =
+        client.send(&Request::get("/things/7%20x?y=1")).header("ratelimit-policy").map(str::to_owned);
+    let policies = policies.expect("two rules applied");
+    assert!(policies.contains("\"path\"") && policies.contains("\"route\""), "{policies}");
+    let seen = buckets(stack.redis());
+    for plain in [
+        "rl:{test:method:PUT}:method:tb1",
+        "rl:{test:host:shop.example}:host:tb1",
+        "rl:{test:envoy_route:streams}:envoy_route:tb1",
+        "rl:{test:ip:127.0.0.1}:ip:tb1",
+        "rl:{test:ip:127.0.0.1}:api_key:tb1",
+    ] {
+        assert!(seen.iter().any(|key| key == plain), "{plain} is not in {seen:#?}");
+    }
+    let hidden =
+        seen.iter().filter(|key| key.starts_with("rl:{test:path:~") || key.starts_with("rl:{test:route:~"));
+    assert_eq!(hidden.count(), 2, "what is not plain is hidden: {seen:#?}");
+    assert!(tells_no_numbers(&client.send(&get("/anonymous", &fresh_key()))), "it has a key");
+}

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use kota_integration::redis::{Redis, Reply};
-use kota_integration::{Stack, wait};
+use kota_integration::{Fault, Stack, wait};
 use serde_json::json;
 
 use crate::support::{buckets, fresh_key, get, rule};
@@ -63,7 +64,10 @@ fn lr_01_a_forgotten_script_is_noticed_by_no_client() {
 #[test]
 fn lr_06_no_key_is_without_an_end_when_connections_are_killed() {
     const KEYS: usize = 400;
-    let rules = json!([rule("a", 5, json!({})), rule("b", 5, json!({ "refillPerSecond": 1 }))]);
+    let rules = json!([
+        rule("a", 5, json!({ "refillPerSecond": 1 })),
+        rule("b", 5, json!({ "refillPerSecond": 0.5 }))
+    ]);
     let stack = Stack::new().redis().workers(2).rules(rules).start();
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -83,6 +87,7 @@ fn lr_06_no_key_is_without_an_end_when_connections_are_killed() {
     let Reply::Array(counts) = endless_and_all(stack.redis()) else { panic!("an array") };
     assert_eq!(counts[0], Reply::Integer(0), "{counts:?}");
     assert!(stack.kota("allowed.a") > 0 && counts[1] != Reply::Integer(0), "{counts:?}");
+    wait::until_true("no key is left", || stack.redis().keys().is_empty());
 }
 
 #[test]
@@ -99,12 +104,53 @@ fn al_08_the_time_that_a_client_or_a_pod_claims_mints_no_token() {
     let Reply::Bulk(Some(state)) = stack.redis().command(&["GET", bucket]) else {
         panic!("{bucket} is no string")
     };
-    let Reply::Array(time) = stack.redis().command(&["TIME"]) else { panic!("an array") };
-    let Reply::Bulk(Some(seconds)) = &time[0] else { panic!("{time:?}") };
-    let now: u64 = String::from_utf8_lossy(seconds).parse().expect("a number");
+    let now = time_us(stack.redis()) / 1_000_000;
     let at_us = state[..7].iter().rev().fold(0, |at, byte| at << 8 | u64::from(*byte));
     assert!(
         (now - 60..=now).contains(&(at_us / 1_000_000)),
         "the bucket's time is {at_us} us, Redis's {now} s"
     );
+}
+
+#[test]
+fn al_08_a_call_that_comes_late_mints_no_token() {
+    const RATE: u64 = 5;
+    let rules = json!([rule("r", 5, json!({ "refillPerSecond": RATE }))]);
+    let stack =
+        Stack::new().redis().redis_faults().sidecars(3).envoys(3).rules(rules).deadline_ms(5000).start();
+    let (key, start, faults) =
+        (fresh_key(), time_us(stack.redis()), stack.redis_fault.as_ref().expect("asked for"));
+    let (passed, calls) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for envoy in &stack.envoys {
+            let (key, passed, calls) = (&key, &passed, &calls);
+            scope.spawn(move || {
+                let (mut client, request) = (envoy.client(), get("/", key));
+                for _ in 0..40 {
+                    let status = client.send(&request).status;
+                    passed.fetch_add(usize::from(status == 200), Ordering::Relaxed);
+                    calls.fetch_add(1, Ordering::Relaxed);
+                    thread::sleep(Duration::from_millis(50)); // the case's 20 requests a second
+                }
+            });
+        }
+        // What is sent now is late, and arrives among what was sent after it.
+        wait::until_true("it is under way", || calls.load(Ordering::Relaxed) >= 30);
+        faults.set(Fault::Delay(Duration::from_secs(1)));
+        thread::sleep(Duration::from_millis(100));
+        faults.set(Fault::Pass);
+    });
+    let (passed, elapsed_us) = (passed.into_inner() as u64, time_us(stack.redis()) - start);
+    assert!((5..=5 + RATE * elapsed_us / 1_000_000).contains(&passed), "{passed} in {elapsed_us} us");
+    assert_eq!(stack.kota("allowed.r"), passed, "nothing failed open");
+}
+
+/// Redis's clock.
+fn time_us(redis: &Redis) -> u64 {
+    let Reply::Array(parts) = redis.command(&["TIME"]) else { panic!("an array") };
+    let number = |part: &Reply| match part {
+        Reply::Bulk(Some(text)) => String::from_utf8_lossy(text).parse::<u64>().expect("a number"),
+        other => panic!("{other:?}"),
+    };
+    number(&parts[0]) * 1_000_000 + number(&parts[1])
 }

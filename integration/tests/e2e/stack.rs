@@ -72,3 +72,24 @@ fn rules_change_by_ecds_without_a_pause() {
     assert!(!stack.envoys[0].reconfigure(&json!({ "rules": "none" })), "a bad configuration was taken");
     assert_eq!(stack.envoy().vm_reloads(), 0);
 }
+
+#[test]
+fn a_check_in_flight_is_answered_by_the_rules_that_it_met() {
+    let stack = Stack::new().sidecar_faults().delivery(Delivery::Ecds).rules(json!([rule(5)]));
+    let mut stack = stack.deadline_ms(30_000).start();
+    assert_eq!(stack.envoy().send(&order("k")).status, 200);
+    stack.sidecar_faults[0].set(Fault::Delay(Duration::from_secs(2)));
+    let (port, asked) = (stack.envoy().port(), stack.envoy().stat("cluster.kota.upstream_rq_total"));
+    let waiting = std::thread::spawn(move || kota_integration::Client::new(port).send(&order("k")));
+    kota_integration::wait::until_true("it is asked", || {
+        stack.envoy().stat("cluster.kota.upstream_rq_total") > asked
+    });
+    let none = kota_integration::stack::with_rules(json!([]));
+    assert!(stack.envoys[0].reconfigure(&none));
+    let free = |envoy: &kota_integration::envoy::Envoy| envoy.send(&order("k")).header("ratelimit").is_none();
+    kota_integration::wait::until_true("the new rules are in force", || free(stack.envoy()));
+    let answer = waiting.join().expect("an answer");
+    assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, Some("3")), "{answer:?}");
+    kota_integration::wait::until_true("no request is left", || stack.envoy().open_requests() == 0);
+    assert_eq!(stack.envoy().vm_reloads(), 0);
+}
