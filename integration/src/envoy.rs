@@ -54,6 +54,7 @@ impl Envoy {
             "--log-level",
             "warning",
         ]);
+        command.env("EVENT_PRECISE_TIMER", "1"); // as envoy/envoy.yaml asks for
         command.args(["--component-log-level", "wasm:info", "--file-flush-interval-msec", "50"]);
         command.args(flags);
         let process = Process::start(name, command, dir.parent().unwrap_or(&dir));
