@@ -7,6 +7,7 @@
 mod calm;
 mod chain;
 mod changes;
+mod chaos;
 mod crowd;
 mod h1;
 mod h2;

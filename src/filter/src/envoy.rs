@@ -362,7 +362,12 @@ impl Context for Root {
             if readable { host::buffer(Buffer::Callout, body_size).unwrap_or_default() } else { Vec::new() };
         let arrival = Arrival { headers, genuine, status: status.as_deref(), body: &body };
         self.0.worker.borrow_mut().arrived(token, &arrival, self.0.now_us());
-        self.turn();
+        // Envoy reports a failed call from the midst of closing its connection, and crashes if another is then made on that.
+        if genuine {
+            self.turn();
+        } else {
+            self.0.wake();
+        }
     }
 
     /// A root that is replaced stays until its streams are answered.
