@@ -1,6 +1,7 @@
 //! Nobody can decide: what passes, what is refused, which reason is counted, and that all is well again afterwards without a restart.
 
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use kota_integration::impostor::{End, Impostor, Reply};
 use kota_integration::stack::with_rules;
 use kota_integration::workdir::{Workdir, free_port};
 use kota_integration::{Delivery, Endpoint, Fault, Running, Stack, wait};
+use protocol::batch::{Answer, Answers, Check, Outcome, Verdict, decode_batch, encode_answers};
 use serde_json::{Value, json};
 
 use crate::support::{fresh_key, get, merge, rule, tells_no_numbers};
@@ -287,7 +289,7 @@ fn the_deadline_is_five_milliseconds_unless_the_configuration_says_otherwise() {
     let (budgets, heard) = std::sync::mpsc::channel();
     let budgets = Mutex::new(budgets);
     let _impostor = Impostor::start(socket.clone(), move |body| {
-        let batch = protocol::batch::decode_batch(body).expect("a batch");
+        let batch = decode_batch(body).expect("a batch");
         let _ = budgets.lock().expect("nobody panics").send(batch.budget_ms); // the test may be over
         Reply { end: End::Never, ..Reply::genuine("") }
     });
@@ -341,4 +343,27 @@ fn start_sidecar(dir: &Workdir, listen: Endpoint, store: &str) -> kota_integrati
         flags: Vec::new(),
         dir: dir.path().to_path_buf(),
     })
+}
+
+#[test]
+fn we_09_a_good_answer_counts_only_with_the_sidecars_marker() {
+    let dir = Workdir::new();
+    let socket = Endpoint::Unix(dir.path().join("decide.sock"));
+    let marked = Arc::new(AtomicBool::new(true));
+    let genuine = Arc::clone(&marked);
+    let _impostor = Impostor::start(socket.clone(), move |body| {
+        let batch = decode_batch(body).expect("a batch");
+        let admit = Outcome { verdict: Verdict::Admit, left: 999, wait_ms: 0, leased: 0 };
+        let answer = |check: &Check<'_>| Answer::Admitted(vec![admit; check.calls.len()]);
+        let answers = Answers { answers: batch.checks.iter().map(answer).collect(), unavailable_for_ms: 0 };
+        let mut reply = Reply::genuine(encode_answers(&answers).expect("an answer"));
+        if !genuine.load(Ordering::Relaxed) {
+            reply.headers.clear();
+        }
+        reply
+    });
+    let stack = stack().sidecar_at(socket).start();
+    recovers(&stack, "the start");
+    marked.store(false, Ordering::Relaxed);
+    fails(&stack, "the same answers from who knows whom", &["garbage"]);
 }
