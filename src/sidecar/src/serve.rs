@@ -92,8 +92,6 @@ fn connection(
     builder
         .http2()
         .max_concurrent_streams(STREAMS_MAX)
-        // Envoy resets what it no longer waits for: after a stall that may be all of them, and no attack.
-        .max_pending_accept_reset_streams(STREAMS_MAX as usize)
         .max_header_list_size(HEAD_MAX as u32)
         // After a stall all calls that missed their deadline arrive as already reset. That is no attack, and the default of 20 would
         // end the connection, with the checks on it that still could be answered.
