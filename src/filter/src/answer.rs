@@ -127,6 +127,14 @@ pub fn unavailable() -> Reply {
     Reply { status: 503, grpc_status: GRPC_UNAVAILABLE, headers, body, detail }
 }
 
+/// The reply to a request with more headers than the filter can read (RFC 6585 §5).
+#[must_use]
+pub fn too_many_headers() -> Reply {
+    let detail = "This request has more headers than are accepted.".to_owned();
+    let body = problem::too_many_headers(&detail);
+    Reply { status: 431, grpc_status: GRPC_RESOURCE_EXHAUSTED, headers: shell_of_reply(), body, detail }
+}
+
 /// A text as `grpc-message` carries it: bytes outside of printable ASCII, and `%`, as `%XX` (gRPC over HTTP/2, "Status-Message").
 #[must_use]
 pub fn percent_encode(text: &str) -> String {

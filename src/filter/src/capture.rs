@@ -37,8 +37,15 @@ enum Line<'a> {
 // === impl Capture ===
 
 impl<'a, C: Connection> Capture<'a, C> {
-    /// Goes through a serialised header map once. `names` are the lower-case names of the headers that rules can ask for.
-    pub fn new(map: &'a [u8], names: &'a [Box<str>], trusted_hops: Option<u8>, connection: C) -> Self {
+    /// Goes through a serialised header map once; `None` if it is none. `names` are the lower-case names of the headers that rules
+    /// can ask for.
+    pub fn new(
+        map: &'a [u8],
+        names: &'a [Box<str>],
+        trusted_hops: Option<u8>,
+        connection: C,
+    ) -> Option<Self> {
+        let pairs = Pairs::new(map)?;
         let mut capture = Self {
             connection,
             trusted_hops,
@@ -49,10 +56,10 @@ impl<'a, C: Connection> Capture<'a, C> {
             forwarded_for: Vec::new(),
             wanted: names.iter().map(|name| (&**name, Line::None)).collect(),
         };
-        for (name, value) in Pairs::new(map) {
+        for (name, value) in pairs {
             capture.take(name, value);
         }
-        capture
+        Some(capture)
     }
 
     fn take(&mut self, name: &'a [u8], value: &'a [u8]) {

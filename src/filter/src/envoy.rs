@@ -384,9 +384,10 @@ impl Context for Root {
 // === impl Stream ===
 
 impl Stream {
+    /// `None` if the request's headers can't be read: the host hands over at most 1,024.
     fn plan(&self, config: &Config) -> Option<Plan> {
         let map = host::header_map(Map::Request)?;
-        let capture = Capture::new(&map, config.rules.header_names(), config.trusted_hops, HostConnection);
+        let capture = Capture::new(&map, config.rules.header_names(), config.trusted_hops, HostConnection)?;
         self.waiting.dialect.set(match () {
             () if capture.is_grpc() => Speech::Grpc,
             () if capture.is_grpc_web() => Speech::GrpcWeb,
@@ -403,7 +404,12 @@ impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _headers: usize, _end: bool) -> Action {
         let Some(config) = self.shared.config.get() else { return Action::Continue };
         match self.plan(config) {
-            None | Some(Plan::Pass) => Action::Continue,
+            Some(Plan::Pass) => Action::Continue,
+            None => {
+                let action = self.waiting.exchange.borrow_mut().refuse_unreadable();
+                self.shared.carry_out(config, action, self.waiting.dialect.get());
+                Action::Pause
+            }
             Some(Plan::Deny(rule)) => {
                 let mut tally = self.shared.tally.take();
                 let action = self.waiting.exchange.borrow_mut().deny_missing_key(config, rule, &mut tally);

@@ -92,6 +92,13 @@ impl Exchange {
         self.state = State::Waiting(check.rules().collect());
     }
 
+    /// What can't be read can't be limited, and must not pass by that.
+    pub fn refuse_unreadable(&mut self) -> Action {
+        self.state = State::Over;
+        let note = Note { decision: "deny", rule: None, reason: None };
+        Action::Reply(Box::new(answer::too_many_headers()), note)
+    }
+
     /// The rule of that index denies a request that lacks its key.
     pub fn deny_missing_key(&mut self, config: &Config, rule: u16, tally: &mut Tally) -> Action {
         let Some(announcement) = config.announcement(rule) else { return Action::Nothing };

@@ -15,16 +15,13 @@ pub struct Pairs<'a> {
 // === impl Pairs ===
 
 impl<'a> Pairs<'a> {
-    /// Reads a serialised header map.
+    /// Reads a serialised header map; `None` if it has no beginning, or more pairs than are looked at.
     #[must_use]
-    pub fn new(map: &'a [u8]) -> Self {
-        let parts = || {
-            let (count, rest) = split_u32(map)?;
-            let count = usize::try_from(count).ok().filter(|&count| count <= PAIRS_MAX)?;
-            rest.split_at_checked(count.checked_mul(8)?)
-        };
-        let (lengths, bytes) = parts().unwrap_or((&[], &[]));
-        Self { lengths, bytes }
+    pub fn new(map: &'a [u8]) -> Option<Self> {
+        let (count, rest) = split_u32(map)?;
+        let count = usize::try_from(count).ok().filter(|&count| count <= PAIRS_MAX)?;
+        let (lengths, bytes) = rest.split_at_checked(count.checked_mul(8)?)?;
+        Some(Self { lengths, bytes })
     }
 }
 
@@ -79,7 +76,7 @@ mod tests {
     fn pairs_come_back_in_their_order() {
         let pairs = [(":path", "/orders"), ("x-api-key", ""), ("x", "y")];
         let map = write(pairs.iter().copied());
-        let read: Vec<_> = Pairs::new(&map).collect();
+        let read: Vec<_> = Pairs::new(&map).unwrap().collect();
         assert_eq!(read, [(&b":path"[..], &b"/orders"[..]), (b"x-api-key", b""), (b"x", b"y")]);
     }
 
@@ -87,9 +84,16 @@ mod tests {
     fn a_map_that_is_cut_anywhere_gives_what_is_whole() {
         let map = write([("a", "1"), ("bc", "23")].iter().copied());
         for cut in 0..map.len() {
-            assert!(Pairs::new(&map[..cut]).count() < 2, "cut at {cut}");
+            assert!(Pairs::new(&map[..cut]).is_none_or(|pairs| pairs.count() < 2), "cut at {cut}");
         }
-        assert_eq!(Pairs::new(&[255; 64]).count(), 0);
-        assert_eq!(Pairs::new(&[0, 4, 0, 0]).count(), 0);
+        assert!(Pairs::new(&[255; 64]).is_none());
+        assert!(Pairs::new(&[0, 4, 0, 0]).is_none());
+    }
+
+    #[test]
+    fn a_map_of_too_many_pairs_is_none() {
+        let map = |count: usize| write(core::iter::repeat_n(("x", "y"), count));
+        assert_eq!(Pairs::new(&map(1_024)).unwrap().count(), 1_024);
+        assert!(Pairs::new(&map(1_025)).is_none());
     }
 }

@@ -35,6 +35,13 @@ pub fn reduced_capacity(detail: &str) -> String {
     body(&Problem { r#type, title: "Service Unavailable", status: 503, detail, violated_policies: &[] })
 }
 
+/// The body of the answer to a request with too many headers.
+#[must_use]
+pub fn too_many_headers(detail: &str) -> String {
+    let title = "Request Header Fields Too Large";
+    body(&Problem { r#type: "about:blank", title, status: 431, detail, violated_policies: &[] })
+}
+
 /// Empty only if it could not be written, which no text can cause.
 fn body(problem: &Problem<'_>) -> String {
     serde_json::to_string(problem).unwrap_or_default()
