@@ -55,11 +55,22 @@ pub(crate) fn head(method: &str, path: &str, headers: &[(&str, &[u8])]) -> Reque
     request
 }
 
-/// Sends as much of a body as the peer takes, and ends it.
+/// How what is sent of a body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With its last frame.
+    Whole,
+    /// With trailers.
+    Trailers,
+    /// Not yet.
+    Open,
+}
+
+/// Sends as much of a body as the peer takes.
 pub(crate) async fn send_body(
     stream: &mut SendStream<Bytes>,
     mut body: Bytes,
-    end: bool,
+    end: End,
 ) -> Result<(), h2::Error> {
     while !body.is_empty() {
         stream.reserve_capacity(body.len());
@@ -71,7 +82,15 @@ pub(crate) async fn send_body(
             None => return Ok(()), // the peer has reset it
         }
     }
-    if end { stream.send_data(Bytes::new(), true) } else { Ok(()) }
+    match end {
+        End::Whole => stream.send_data(Bytes::new(), true),
+        End::Trailers => {
+            let mut trailers = HeaderMap::new();
+            trailers.insert("x-want", HeaderValue::from_static("free"));
+            stream.send_trailers(trailers)
+        }
+        End::Open => Ok(()),
+    }
 }
 
 /// Reads an answer to its end.

@@ -1,15 +1,19 @@
 //! What Envoy refuses by itself, some of it before Kota has seen the request, some while it waits.
 
-use crate::h1;
+use kota_integration::{Request, Stack};
+use serde_json::json;
+
 use crate::random::Random;
+use crate::{calm, h1, rules};
 
 /// A request of this kind, and the statuses that are right for it; 0 is a connection that is closed without an answer.
 type Case = (&'static str, fn(&mut Random) -> Vec<u8>, &'static [u16]);
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 17] = [
     ("an encoded slash", |_| get("/a%2fb", ""), &[400]),
     ("an encoded zero", |_| get("/a%00b", ""), &[400]),
     ("a path of raw bytes", |r| raw_path(r), &[400]),
+    ("a false token", |_| get("/", "authorization: Bearer e30.e30.e30\r\n"), &[401]),
     ("a header of 100 KiB", |r| large(r), &[431]),
     ("120 headers", |_| get("/", &"x: y\r\n".repeat(120)), &[431]),
     ("a zero in a value", |_| get("/", "x-api-key: a\0b\r\n"), &[400]),
@@ -59,4 +63,22 @@ fn large(random: &mut Random) -> Vec<u8> {
 
 fn odd_name() -> Vec<u8> {
     b"GET / HTTP/1.1\r\nhost: k\r\nx-want: allow\r\nx-\xff\xfe: y\r\n\r\n".to_vec()
+}
+
+/// The host hands over at most 1,024 headers. Envoy takes 100 by default, but its operator may allow more: what Kota can't read
+/// must not pass by that.
+#[test]
+fn more_headers_than_can_be_read_are_refused() {
+    let stack = Stack::new().without_upstream().config(rules::config(rules::DEADLINE_MS));
+    let stack = stack.bootstrap(rules::answer_some_directly).bootstrap(|bootstrap| {
+        bootstrap.http()["common_http_protocol_options"]["max_headers_count"] = json!(5_000);
+    });
+    let stack = stack.start();
+    rules::prime(&stack);
+    for (count, status) in [(90, 429), (1_000, 429), (1_030, 431), (3_000, 431)] {
+        let request = Request::get("/direct").header("x-want", "deny");
+        let request = (0..count).fold(request, |request, n| request.header(format!("x-{n}"), "v"));
+        assert_eq!(stack.envoy().send(&request).status, status, "{count} headers");
+    }
+    calm::settled(stack.envoy());
 }

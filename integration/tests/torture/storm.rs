@@ -3,6 +3,7 @@
 //! The sidecar is stopped while they come in, so that they really wait together; then it goes on, or is cut off.
 
 use kota_integration::{Answer, Fault, Running, Stack};
+use serde_json::json;
 
 use crate::calm::{self, Memory};
 use crate::crowd::Crowd;
@@ -97,6 +98,45 @@ fn silence(size: usize) {
     calm::settled(stack.envoy());
 }
 
+/// The shipped deadline and fail mode: whoever can't be decided in 5 ms passes, and is counted so. Half of it with a silent sidecar.
+fn impatience(size: usize) {
+    let mut config = rules::config(5);
+    for rule in config["rules"].as_array_mut().expect("rules") {
+        rule["failMode"] = json!("OPEN");
+    }
+    let stack = Stack::new().without_upstream().config(config).bootstrap(rules::answer_some_directly).start();
+    for is_silent in [false, false, true] {
+        if is_silent {
+            stack.sidecar().process().freeze();
+        }
+        all_are(&Crowd::gather(&stack, size, "/direct", "allow").answers(), size, 200, false);
+    }
+    let counters = stack.envoy().kota_counters().into_iter();
+    let own = counters.filter(|(name, _)| name.split('.').nth(1) == Some("own")).map(|(_, value)| value);
+    assert_eq!(own.sum::<u64>(), 3 * size as u64);
+    calm::settled(stack.envoy());
+}
+
+/// More wait than one worker lets wait: what is too much is refused at once, and all others are decided.
+fn too_many(size: usize) {
+    let stack = stack();
+    stack.sidecar().process().freeze();
+    let crowd = Crowd::gather(&stack, size, "/direct", "allow");
+    calm::until(stack.envoy(), "all are inside or refused", || {
+        let stats = calm::stats(stack.envoy());
+        let of = |name: &str| stats.get(name).copied().unwrap_or(0);
+        let (open, shed) =
+            (of("http.api.downstream_rq_active"), of("wasmcustom.kota.failed_closed.ledger.shed"));
+        (shed > 0 && open + shed == size as u64).then_some(())
+    });
+    stack.sidecar().process().thaw();
+    let answers = crowd.answers();
+    let of = |status: u16| answers.iter().filter(|answer| answer.status == status).count() as u64;
+    assert_eq!(of(200) + of(503), size as u64);
+    assert_eq!(of(503), stack.envoy().kota("failed_closed.ledger.shed"));
+    calm::settled(stack.envoy());
+}
+
 #[test]
 fn two_thousand_streams_at_once() {
     at_once(2_000);
@@ -117,4 +157,21 @@ fn twenty_thousand_streams_at_once() {
 #[ignore = "minutes; make test-long"]
 fn twenty_thousand_streams_that_nobody_answers() {
     silence(20_000);
+}
+
+#[test]
+fn two_thousand_streams_with_the_shipped_deadline() {
+    impatience(2_000);
+}
+
+#[test]
+#[ignore = "minutes; make test-long"]
+fn twenty_thousand_streams_with_the_shipped_deadline() {
+    impatience(20_000);
+}
+
+#[test]
+#[ignore = "minutes; make test-long"]
+fn seventy_thousand_streams_are_too_many() {
+    too_many(70_000);
 }

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::calm::{self, Memory};
+use crate::h2::End;
 use crate::random::{self, Random};
 use crate::shape::{Fate, Shape, Want};
 use crate::{h1, h2, refused, rules};
@@ -262,7 +263,8 @@ async fn stream(
     if leaves {
         if !shape.body.is_empty() {
             let part = shape.body.slice(..sent.min(64 * 1024));
-            let _ = h2::send_body(&mut stream, part, sent == shape.body.len()).await;
+            let end = if sent == shape.body.len() { End::Whole } else { End::Open };
+            let _ = h2::send_body(&mut stream, part, end).await;
         }
         for _ in 0..random.below(10) {
             tokio::task::yield_now().await; // lets the connection's task send what there is
@@ -273,7 +275,8 @@ async fn stream(
     let body = shape.body.clone();
     let write = async {
         if !body.is_empty() {
-            let _ = h2::send_body(&mut stream, body, true).await; // the answer tells what was wrong
+            let end = if shape.chunked { End::Trailers } else { End::Whole };
+            let _ = h2::send_body(&mut stream, body, end).await; // the answer tells what was wrong
         }
         std::future::pending::<()>().await;
     };
@@ -331,7 +334,7 @@ fn round(stack: &Running, count: usize, seed: u64) -> Memory {
 fn mix(count: usize) {
     let seed = random::seed("the mix");
     let config = rules::config(rules::DEADLINE_MS);
-    let stack = Stack::new().config(config).bootstrap(rules::answer_some_directly).start();
+    let stack = Stack::new().workers(2).config(config).bootstrap(rules::answer_some_directly).start();
     rules::prime(&stack);
     round(&stack, count / 2, seed); // fills the pools
     let first = round(&stack, count, seed);

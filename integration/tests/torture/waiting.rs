@@ -185,9 +185,19 @@ fn clients_come_and_go_while_others_wait() {
     calm::settled(stack.envoy());
 }
 
-/// Every way in which Envoy says no to a callout within the very call, for many at once.
 #[test]
 fn calls_that_envoy_refuses_at_once() {
+    refused_at_once(SOME);
+}
+
+#[test]
+#[ignore = "minutes; make test-long"]
+fn twenty_thousand_calls_that_envoy_refuses_at_once() {
+    refused_at_once(20_000);
+}
+
+/// Every way in which Envoy says no to a callout within the very call, for many at once.
+fn refused_at_once(size: usize) {
     type Case = (&'static str, fn(Stack) -> Stack, &'static [&'static str]);
     let cases: [Case; 5] = [
         (
@@ -235,12 +245,12 @@ fn calls_that_envoy_refuses_at_once() {
     for (name, change, reasons) in cases {
         let stack = change(stack()).start();
         for _ in 0..3 {
-            let answers = gather_unseen(&stack).answers();
+            let answers = Crowd::gather(&stack, size, "/direct", "allow").answers();
             assert!(answers.iter().all(|answer| answer.status == 503), "{name}");
         }
         let failed =
             reasons.iter().map(|reason| stack.envoy().kota(&format!("failed_closed.ledger.{reason}")));
-        assert_eq!(failed.sum::<u64>(), 3 * MANY, "{name}: {:?}", stack.envoy().kota_counters());
+        assert_eq!(failed.sum::<u64>(), 3 * size as u64, "{name}: {:?}", stack.envoy().kota_counters());
         calm::settled(stack.envoy());
     }
 }
