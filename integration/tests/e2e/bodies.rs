@@ -57,11 +57,22 @@ fn charged(stack: &Running, key: &str) -> usize {
 
 #[test]
 fn we_07_bodies_of_every_form_arrive_whole_and_every_second_is_denied() {
+    bodies_of_every_form(20);
+}
+
+#[test]
+#[ignore = "10,000 requests with bodies: make test-long"]
+fn we_07_ten_thousand_bodies_arrive_whole_and_every_second_is_denied() {
+    bodies_of_every_form(556);
+}
+
+/// So many rounds of 18 requests.
+fn bodies_of_every_form(rounds: usize) {
     let stack = start();
     let upstream = || stack.envoy().stat("cluster.echo.upstream_rq_total");
     let (mut client, key, before) = (stack.envoy().client(), fresh_key(), upstream());
     let mut passed = 0;
-    for round in 0..20 {
+    for round in 0..rounds {
         for size in [0, 1, 64 * KIB] {
             for form in ["length", "chunked", "expect"] {
                 let sent = body(size);
