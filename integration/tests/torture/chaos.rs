@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::calm;
 use crate::crowd::Crowd;
+use crate::frames::Vandal;
 use crate::random::{self, Random};
 use crate::rules;
 
@@ -104,6 +105,29 @@ fn mad(random: &mut Random, calls: &[usize]) -> Reply {
     reply
 }
 
+/// The answer that admits all.
+fn admission(body: &[u8]) -> Vec<u8> {
+    let batch = decode_batch(body).expect("the filter writes what the sidecar reads");
+    let admit = Outcome { verdict: Verdict::Admit, left: 1, wait_ms: 0, leased: 0 };
+    let answers = batch.checks.iter().map(|check| Answer::Admitted(vec![admit; check.calls.len()]));
+    let answers = Answers { answers: answers.collect(), unavailable_for_ms: 0 };
+    encode_answers(&answers).expect("in bounds")
+}
+
+fn a_sidecar_that_breaks_http(count: usize) {
+    let seed = random::seed("the vandal");
+    let dir = Workdir::new();
+    let path = dir.path().join("decide.sock");
+    let vandal = Vandal::start(&path, Random::new(seed), admission);
+    let stack = stack().sidecar_at(Endpoint::Unix(path)).start();
+    waves(&stack, count, || {});
+    let broken = stack.envoy().stat("cluster.kota.upstream_cx_protocol_error");
+    eprintln!("Envoy closed {broken} connections for what was said on them");
+    assert!(broken > 0);
+    vandal.calm_down();
+    decides_again(&stack);
+}
+
 fn a_mad_sidecar(count: usize) {
     let random = Mutex::new(Random::new(random::seed("the mad sidecar")));
     let dir = Workdir::new();
@@ -116,9 +140,7 @@ fn a_mad_sidecar(count: usize) {
         if still_mad.load(Ordering::Relaxed) {
             return mad(&mut random.lock().expect("no panic"), &calls);
         }
-        let admit = Outcome { verdict: Verdict::Admit, left: 1, wait_ms: 0, leased: 0 };
-        let answers = calls.iter().map(|&calls| Answer::Admitted(vec![admit; calls])).collect();
-        Reply::genuine(encode_answers(&Answers { answers, unavailable_for_ms: 0 }).expect("in bounds"))
+        Reply::genuine(admission(body))
     });
     let stack = stack().sidecar_at(socket).start();
     waves(&stack, count, || {});
@@ -169,6 +191,17 @@ fn a_mad_sidecar_for_a_while() {
 #[ignore = "minutes; make test-long"]
 fn a_mad_sidecar_for_long() {
     a_mad_sidecar(400);
+}
+
+#[test]
+fn a_sidecar_that_breaks_http_for_a_while() {
+    a_sidecar_that_breaks_http(40);
+}
+
+#[test]
+#[ignore = "minutes; make test-long"]
+fn a_sidecar_that_breaks_http_for_long() {
+    a_sidecar_that_breaks_http(400);
 }
 
 #[test]

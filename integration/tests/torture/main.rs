@@ -9,6 +9,7 @@ mod chain;
 mod changes;
 mod chaos;
 mod crowd;
+mod frames;
 mod h1;
 mod h2;
 mod random;
