@@ -90,14 +90,15 @@ impl Connection {
         let mut send = self.send.clone().ready().await?;
         let ends_at_once = body.is_empty() && trailers.is_empty();
         let (response, mut stream) = send.send_request(request.inner.clone(), ends_at_once)?;
+        // Either fails where the server has answered already; then the answer is what counts.
         if !body.is_empty() {
-            stream.send_data(body, trailers.is_empty())?;
+            let _ = stream.send_data(body, trailers.is_empty());
         }
         if !trailers.is_empty() {
             let fields = trailers
                 .iter()
                 .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-            stream.send_trailers(fields.collect())?;
+            let _ = stream.send_trailers(fields.collect());
         }
         let (parts, mut body) = response.await?.into_parts();
         let mut content = Vec::new();

@@ -49,10 +49,14 @@ async fn answer(send: &SendRequest<Bytes>, request: Request<()>, kind: Kind) -> 
     let mut send = send.clone().ready().await.expect("an open connection");
     let (response, mut stream) = send.send_request(request, false).expect("a stream");
     let message = Bytes::from_static(b"\0\0\0\0\x02\x08\x01");
-    match kind {
-        Kind::Unary => stream.send_data(message, true).expect("a stream"),
-        Kind::Stream => (0..3).for_each(|_| stream.send_data(message.clone(), false).expect("a stream")),
-        Kind::Silent => {}
+    let messages = match kind {
+        Kind::Unary => 1,
+        Kind::Stream => 3,
+        Kind::Silent => 0,
+    };
+    for n in 1..=messages {
+        let last = n == messages && matches!(kind, Kind::Unary);
+        let _ = stream.send_data(message.clone(), last); // fails where the answer is here already, as it may be
     }
     let response = response.await.expect("an answer");
     let only_headers = response.body().is_end_stream();
