@@ -32,6 +32,9 @@ pub const DOMAIN_DEFAULT: &str = "default";
 pub const CLUSTER_DEFAULT: &str = "kota";
 /// Milliseconds that a check may take, unless the configuration says otherwise.
 pub const DEADLINE_MS_DEFAULT: u32 = 5;
+/// The shortest deadline, in milliseconds: of less than 1 ms Envoy makes no timeout at all, so that what arrives with 1 ms to live can't
+/// be asked any more.
+pub const DEADLINE_MS_MIN: u32 = 2;
 /// The longest deadline, in milliseconds.
 pub const DEADLINE_MS_MAX: u32 = 60_000;
 /// The problem type of a denial, unless the configuration says otherwise.
@@ -89,7 +92,7 @@ pub struct Config {
 pub struct Sidecar {
     /// The Envoy cluster of the sidecar.
     pub cluster: String,
-    /// Milliseconds that a check may take, 1 to [`DEADLINE_MS_MAX`].
+    /// Milliseconds that a check may take, [`DEADLINE_MS_MIN`] to [`DEADLINE_MS_MAX`].
     pub deadline_ms: u32,
 }
 
@@ -208,7 +211,9 @@ fn sidecar(fields: &Fields<'_>) -> Sidecar {
         if let Some(cluster) = fields.get("cluster").and_then(|spot| spot.text(NAME_BYTES_MAX)) {
             sidecar.cluster = cluster.to_owned();
         }
-        if let Some(deadline) = fields.get("deadlineMs").and_then(|spot| small(&spot, 1, DEADLINE_MS_MAX)) {
+        if let Some(deadline) =
+            fields.get("deadlineMs").and_then(|spot| small(&spot, DEADLINE_MS_MIN, DEADLINE_MS_MAX))
+        {
             sidecar.deadline_ms = deadline;
         }
     }

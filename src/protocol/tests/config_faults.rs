@@ -144,7 +144,7 @@ fn al_14_bad_numbers_are_refused_naming_the_field() {
 fn ca_05_every_bad_field_is_listed_by_its_path() {
     let json = r#"{
         "domain": "a b", "pods": 0, "problemtype": "x", "problemType": "a b", "pods": 3,
-        "sidecar": {"deadlineMs": 0, "cluster": ""},
+        "sidecar": {"deadlineMs": 1, "cluster": ""},
         "headers": {"dialect": "draft-13", "legacy": "yes"},
         "descriptors": {
             "plan": {"header": "x plan"}, "host": {"header": "a"}, "Team": {"header": "a"}, "org": {},
