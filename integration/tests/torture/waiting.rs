@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::calm;
 use crate::crowd::Crowd;
+use crate::h2::{self, Connection};
 use crate::rules;
 
 /// More than the callouts that may be in flight carry (4 of 64): some are asked, the others wait to be.
@@ -73,6 +74,43 @@ fn requests_that_wait_are_answered_by_the_rules_that_they_met() {
         (1..).zip(crowds).for_each(|(number, crowd)| all_allowed_by(crowd, number));
         assert_eq!(stack.envoy().kota("allowed.ledger"), 4 * MANY + 1);
         assert_eq!(rules::spent(&stack), 4 * MANY + 2);
+        calm::settled(stack.envoy());
+    }
+}
+
+/// Requests that have passed, whose answers come only after their rules were replaced, again and again: by ECDS their root waits for
+/// them, by LDS their whole filter chain does.
+#[test]
+fn answers_under_way_speak_of_the_rules_that_their_requests_met() {
+    for delivery in [Delivery::Ecds, Delivery::Lds] {
+        let stack = Stack::new().config(version(1)).bootstrap(rules::answer_some_directly);
+        let mut stack = stack.delivery(delivery).start();
+        rules::prime(&stack);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let connection = runtime.block_on(Connection::open(stack.envoy().port()));
+        let begin = |_| {
+            let head = h2::head("POST", "/", &[("x-want", b"allow"), ("x-echo", b"body")]);
+            let mut send = runtime.block_on(connection.send.clone().ready()).expect("it is open");
+            send.send_request(head, false).expect("a stream")
+        };
+        let begun: Vec<_> = (0..100).map(begin).collect();
+        calm::await_stat(stack.envoy(), "wasmcustom.kota.allowed.ledger", 101);
+        for number in 2..=6 {
+            assert!(stack.envoys[0].reconfigure(&version(number)));
+            await_version(stack.envoy(), number);
+        }
+        for (response, mut body) in begun {
+            let answer = runtime.block_on(async {
+                h2::send_body(&mut body, "late".into(), h2::End::Whole).await?;
+                h2::read(response.await?).await
+            });
+            let answer = answer.expect("an answer");
+            let told = answer.header("ratelimit-policy").unwrap_or_default();
+            assert!(told.contains("\"version-1\";q="), "{delivery:?}: {answer:?}");
+            assert_eq!((answer.status, &*answer.body), (200, &b"late"[..]));
+        }
+        drop((connection, runtime));
         calm::settled(stack.envoy());
     }
 }
