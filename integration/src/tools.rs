@@ -34,6 +34,12 @@ pub fn redis_server() -> PathBuf {
     find("Redis", "REDIS_SERVER", &places, "make tools")
 }
 
+/// Prometheus' promtool: `PROMTOOL`, else the system's.
+#[must_use]
+pub fn promtool() -> PathBuf {
+    find("promtool", "PROMTOOL", &on_path("promtool"), "make tools")
+}
+
 /// The load generator wrk: `WRK`, else the system's.
 #[must_use]
 pub fn wrk() -> PathBuf {

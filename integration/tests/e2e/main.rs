@@ -1,6 +1,7 @@
 //! Kota as its users run it: real processes, one test binary so that it links once.
 
 mod addresses;
+mod alerts;
 mod bodies;
 mod bootstrap;
 mod brief;
