@@ -25,10 +25,11 @@ const SIGNS_OF_A_TRAP: [&str; 8] = [
 ];
 
 /// What must be 0 once no client is connected.
-const OPEN: [&str; 6] = [
+const OPEN: [&str; 7] = [
     "http.api.downstream_rq_active",
     "http.api.downstream_cx_active",
     "http2.streams_active",
+    "cluster.kota.http2.streams_active",
     "cluster.kota.upstream_rq_active",
     "cluster.echo.upstream_rq_active",
     "cluster.kota.upstream_rq_pending_active",

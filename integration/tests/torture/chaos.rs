@@ -182,6 +182,20 @@ fn decides_again(stack: &Running) {
     calm::settled(stack.envoy());
 }
 
+/// With this alone Envoy crashed, when a failed call was followed by another in the same callback: HTTP/2 allows no body here.
+#[test]
+fn a_body_where_none_is_allowed() {
+    for status in [204, 304] {
+        let dir = Workdir::new();
+        let socket = Endpoint::Unix(dir.path().join("decide.sock"));
+        let _impostor =
+            Impostor::start(socket.clone(), move |body| Reply { status, ..Reply::genuine(admission(body)) });
+        let stack = stack().sidecar_at(socket).start();
+        waves(&stack, 20, || {});
+        calm::settled(stack.envoy());
+    }
+}
+
 #[test]
 fn a_mad_sidecar_for_a_while() {
     a_mad_sidecar(40);

@@ -2,7 +2,7 @@
 //! call is refused, the wake gets lost, Envoy ends.
 
 use kota_integration::envoy::Envoy;
-use kota_integration::{Delivery, Endpoint, Fault, Request, Running, Stack};
+use kota_integration::{Delivery, Endpoint, Request, Running, Stack};
 use serde_json::{Value, json};
 
 use crate::calm;
@@ -390,15 +390,23 @@ fn without_capability(bootstrap: &mut kota_integration::bootstrap::Bootstrap, mi
         json!({ "allowed_capabilities": allowed });
 }
 
-/// Envoy is told to end while requests wait: it does, and does not crash.
+/// Envoy is told to end while requests wait, of the rules in force and of replaced ones, of clients that stay and of some that left:
+/// it ends, and does not crash.
 #[test]
 fn envoy_ends_while_requests_wait() {
-    let stack = stack().sidecar_faults().start();
+    let mut stack = stack().delivery(Delivery::Ecds).start();
     rules::prime(&stack);
-    stack.sidecar_faults[0].set(Fault::Swallow);
-    let crowd = gather(&stack);
+    stack.sidecar().process().freeze();
+    let mut crowds = Vec::new();
+    for number in 2..=4 {
+        crowds.push(gather(&stack));
+        gather(&stack).leave();
+        calm::await_stat(stack.envoy(), "http.api.downstream_rq_active", crowds.len() as u64 * MANY);
+        assert!(stack.envoys[0].reconfigure(&version(number)));
+        await_version(stack.envoy(), number);
+    }
     stack.envoy().process().terminate();
     let status = stack.envoy().process().wait_ended();
     assert!(status.success(), "{status}:\n{}", stack.envoy().process().log());
-    crowd.leave();
+    crowds.into_iter().for_each(Crowd::leave);
 }
