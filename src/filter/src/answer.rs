@@ -135,9 +135,24 @@ pub fn too_many_headers() -> Reply {
     Reply { status: 431, grpc_status: GRPC_RESOURCE_EXHAUSTED, headers: shell_of_reply(), body, detail }
 }
 
+// === impl Reply ===
+
+impl Reply {
+    /// The body for a gRPC-Web client: one frame of trailers (gRPC-Web, "Message framing", flag 0x80).
+    #[must_use]
+    pub fn grpc_web_body(&self) -> Vec<u8> {
+        let message = percent_encode(&self.detail);
+        let trailers = format!("grpc-status: {}\r\ngrpc-message: {message}\r\n", self.grpc_status);
+        let mut frame = vec![0x80];
+        frame.extend_from_slice(&u32::try_from(trailers.len()).unwrap_or(u32::MAX).to_be_bytes());
+        frame.extend_from_slice(trailers.as_bytes());
+        frame
+    }
+}
+
 /// A text as `grpc-message` carries it: bytes outside of printable ASCII, and `%`, as `%XX` (gRPC over HTTP/2, "Status-Message").
 #[must_use]
-pub fn percent_encode(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

@@ -50,7 +50,8 @@ impl Arrival<'_> {
         }
         match decode_answers(self.body) {
             Ok(Answers { answers, .. }) if answers.len() == checks => Ok(answers),
-            Err(WireError::Version(version)) if version != 0 => Err(Reason::Version),
+            // What the sidecar answers to a body that it can't read is a problem in JSON, not another version.
+            Err(WireError::Version(version)) if version != 0 && version != b'{' => Err(Reason::Version),
             _ => Err(Reason::Garbage),
         }
     }
@@ -76,6 +77,7 @@ mod tests {
         assert_eq!(arrival(true, b"200", &body[..body.len() - 1]), Err(Reason::Garbage));
         assert_eq!(arrival(true, b"200", b""), Err(Reason::Garbage));
         assert_eq!(arrival(true, b"200", &[2, 0, 0]), Err(Reason::Version));
+        assert_eq!(arrival(true, b"400", br#"{"detail":"not a batch"}"#), Err(Reason::Garbage));
         let two = Arrival { headers: 3, genuine: true, status: None, body: &body };
         assert_eq!(two.read(2, true), Err(Reason::Garbage));
         assert_eq!(Arrival { headers: 0, ..two }.read(1, false), Err(Reason::Deadline));

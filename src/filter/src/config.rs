@@ -1,10 +1,11 @@
 //! The filter's configuration: the shared one, with what is told to clients written out once per rule.
 
 use limits::decision::{Limit, Verdict};
+use limits::descriptor::Descriptors;
 use limits::refill::Refill;
-use limits::rule::{Mode, Rule, Test};
+use limits::rule::{Condition, Mode, Rule, Test};
 use limits::ruleset::RuleSet;
-use limits::token_bucket::TokenBucket;
+use limits::token_bucket::{MICRO, TokenBucket};
 use protocol::config::{Dialect, Fault};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -90,10 +91,8 @@ impl Announcement {
         let name_item = format!("\"{}\"", rule.policy);
         let (quota, window_s) = announced(&bucket);
         let mut policy_item = format!("{name_item};q={quota}");
-        let mut sentence = format!("{} is limited to {quota} requests", subject(rule));
         if let Some(window_s) = window_s {
             let _ = write!(policy_item, ";w={window_s}");
-            let _ = write!(sentence, " per {window_s} seconds");
         }
         Self {
             id: Arc::clone(&rule.id),
@@ -103,7 +102,7 @@ impl Announcement {
             capacity: bucket.capacity(),
             shadow: rule.mode == Mode::Shadow,
             told: rule.detail.clone(),
-            quota: sentence,
+            quota: quota_in_words(rule, &bucket),
         }
     }
 
@@ -113,7 +112,7 @@ impl Announcement {
         match (&self.told, verdict, seconds) {
             (Some(told), _, _) => told.to_string(),
             (None, Verdict::Never, _) => {
-                format!("{}; this request costs more than the {} allowed at once.", self.quota, self.capacity)
+                format!("{}; this request costs more than that.", self.quota)
             }
             (None, _, Some(1)) => format!("{}; try again in 1 second.", self.quota),
             (None, _, seconds) => format!("{}; try again in {} seconds.", self.quota, seconds.unwrap_or(1)),
@@ -130,13 +129,42 @@ impl Announcement {
     }
 }
 
-/// What a rule limits, in words.
+/// What a rule limits and to how much, in words.
+fn quota_in_words(rule: &Rule, bucket: &TokenBucket) -> String {
+    let unit = if rule.cost == 1 { "request" } else { "token" };
+    let mut words = format!("{} is limited to ", subject(rule));
+    let (quota, window_s) = announced(bucket);
+    match window_s.filter(|&window_s| bucket.refill().credit(window_s.saturating_mul(1_000_000)) >= MICRO) {
+        Some(60) => push_count(&mut words, quota, unit, " per minute, "),
+        Some(3_600) => push_count(&mut words, quota, unit, " per hour, "),
+        Some(_) => push_count(&mut words, quota, unit, " per day, "),
+        // Less than one in the longest window that a header can name.
+        None if window_s.is_some() => {
+            let seconds = bucket.seconds_to_full(bucket.capacity().saturating_sub(1));
+            let _ = write!(words, "1 {unit} per {seconds} seconds, ");
+        }
+        None => {}
+    }
+    push_count(&mut words, bucket.capacity(), unit, " at once");
+    if rule.cost != 1 {
+        let _ = write!(words, ", of which this one takes {}", rule.cost);
+    }
+    words
+}
+
+fn push_count(words: &mut String, count: u64, unit: &str, rest: &str) {
+    let _ = write!(words, "{count} {unit}{}{rest}", if count == 1 { "" } else { "s" });
+}
+
+/// The one route or path that a rule is about. Of other descriptors no value is shown: it may be a secret.
 fn subject(rule: &Rule) -> &str {
-    let routes = rule.conditions.iter().filter_map(|condition| match &condition.test {
-        Test::OneOf(values) => values.first().filter(|value| values.len() == 1 && value.contains(&b'/')),
+    let shown =
+        |condition: &&Condition| [Descriptors::ROUTE, Descriptors::PATH].contains(&condition.descriptor);
+    let mut values = rule.conditions.iter().filter(shown).filter_map(|condition| match &condition.test {
+        Test::OneOf(values) => values.first().filter(|_| values.len() == 1),
         _ => None,
     });
-    routes.filter_map(|route| str::from_utf8(route).ok()).next().unwrap_or("This API")
+    values.find_map(|value| str::from_utf8(value).ok()).unwrap_or("This API")
 }
 
 /// The quota and window by which a bucket is announced: what it admits in the long run. A bucket that never refills has none
@@ -173,5 +201,43 @@ mod tests {
         assert_eq!(item(1, "0.0001"), (8, Some(86_400)), "8.64 a day is floored");
         assert_eq!(item(1, "0.0000115741"), (1, Some(86_400)));
         assert_eq!(item(7, "0"), (7, None));
+    }
+
+    fn detail(rule: &str) -> String {
+        let json = format!(
+            r#"{{ "descriptors": {{ "api_key": {{ "header": "x-api-key", "secret": true }} }},
+                 "rules": [ {{ "id": "r", "algorithm": "TOKEN_BUCKET", {rule} }} ] }}"#
+        );
+        Config::parse(json.as_bytes()).unwrap().announcement(0).unwrap().detail(Verdict::Wait, Some(2))
+    }
+
+    #[test]
+    fn a_denial_tells_the_quota_in_words_that_are_true() {
+        for (rule, told) in [
+            (
+                r#""capacity": 10, "refillPerSecond": 5, "match": { "route": "POST /orders" }"#,
+                "POST /orders is limited to 300 requests per minute, 10 requests at once; try again in 2 seconds.",
+            ),
+            (
+                r#""capacity": 1, "refillPerSecond": 0.00001"#,
+                "This API is limited to 1 request per 100000 seconds, 1 request at once; try again in 2 seconds.",
+            ),
+            (
+                r#""capacity": 10, "refillPerSecond": 1, "cost": 5"#,
+                "This API is limited to 60 tokens per minute, 10 tokens at once, of which this one takes 5; try again in 2 seconds.",
+            ),
+            (
+                r#""capacity": 3, "refillPerSecond": 0, "idleSeconds": 9"#,
+                "This API is limited to 3 requests at once; try again in 2 seconds.",
+            ),
+        ] {
+            assert_eq!(detail(rule), told);
+        }
+    }
+
+    #[test]
+    fn a_denial_shows_no_value_but_of_a_route_or_a_path() {
+        let told = detail(r#""capacity": 1, "refillPerSecond": 1, "match": { "api_key": "s3cr/et" }"#);
+        assert!(told.starts_with("This API "), "{told}");
     }
 }

@@ -20,6 +20,7 @@ use limits::request::Request;
 use protocol::batch::{BYTES_MAX, MARKER};
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType, LogLevel, Status};
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -224,23 +225,18 @@ fn write_note(config: &Config, note: Note) {
 
 /// Answers the effective stream in the form that its client understands.
 fn send(reply: &Reply, speech: Speech) {
-    let field = |(name, value): &'_ Field| (*name, value.clone());
-    let of_http = |name: &str| name == "content-type";
-    let others = reply.headers.iter().filter(|(name, _)| !of_http(name)).map(field);
-    let (status, headers, body, grpc_status): (_, Vec<Field>, _, _) = match speech {
-        Speech::Http => (reply.status, reply.headers.clone(), &*reply.body, None),
+    let others = reply.headers.iter().filter(|(name, _)| *name != "content-type").cloned();
+    let (status, headers, body, grpc_status): (_, Vec<Field>, Cow<'_, [u8]>, _) = match speech {
+        Speech::Http => (reply.status, reply.headers.clone(), reply.body.as_bytes().into(), None),
         // Envoy turns this into a trailers-only answer: status 200, grpc-status, and the body as grpc-message.
-        Speech::Grpc => (200, others.collect(), &*reply.detail, Some(reply.grpc_status)),
+        Speech::Grpc => (200, others.collect(), reply.detail.as_bytes().into(), Some(reply.grpc_status)),
         Speech::GrpcWeb => {
-            let mut headers: Vec<Field> = others.collect();
-            headers.push(("content-type", "application/grpc-web".to_owned()));
-            headers.push(("grpc-status", reply.grpc_status.to_string()));
-            headers.push(("grpc-message", crate::answer::percent_encode(&reply.detail)));
-            (200, headers, "", None)
+            let content_type = ("content-type", "application/grpc-web+proto".to_owned());
+            (200, others.chain([content_type]).collect(), reply.grpc_web_body().into(), None)
         }
     };
     let headers = pairs::write(headers.iter().map(|(name, value)| (*name, &**value)));
-    host::send_reply(status, body, &headers, grpc_status);
+    host::send_reply(status, &body, &headers, grpc_status);
 }
 
 /// Adds what Kota says to a response that may already say something: the lists are joined, of the rest the stricter stays.
@@ -414,6 +410,9 @@ impl HttpContext for Stream {
                 let mut tally = self.shared.tally.take();
                 let action = self.waiting.exchange.borrow_mut().deny_missing_key(config, rule, &mut tally);
                 self.shared.count(config, tally);
+                if action == exchange::Action::Nothing {
+                    return Action::Continue; // Nobody would ever answer it.
+                }
                 self.shared.carry_out(config, action, self.waiting.dialect.get());
                 Action::Pause
             }

@@ -149,7 +149,7 @@ pub(crate) fn buffer(buffer: Buffer, max: usize) -> Option<Vec<u8>> {
 }
 
 /// Answers the effective stream in the upstream's place. `headers` in the form of [`crate::pairs`].
-pub(crate) fn send_reply(status: u16, body: &str, headers: &[u8], grpc_status: Option<u32>) {
+pub(crate) fn send_reply(status: u16, body: &[u8], headers: &[u8], grpc_status: Option<u32>) {
     let details = "kota";
     let grpc_status = grpc_status.and_then(|status| i32::try_from(status).ok()).unwrap_or(-1);
     // SAFETY: all pointers are valid for the call.
