@@ -83,9 +83,9 @@ fn twelve_requests_to_the_demo_give_ten_200_and_two_429_as_shown() {
 fn the_configuration_that_is_shown_is_good_and_its_faults_are_told_as_shown() {
     let dir = Workdir::new();
     let validate = |text: &str| {
-        dir.write("rules.json", text);
+        dir.write("faulty.json", text);
         let mut command = Command::new(tools::kota());
-        let output = command.args(["validate", "rules.json"]).current_dir(dir.path()).output();
+        let output = command.args(["validate", "faulty.json"]).current_dir(dir.path()).output();
         let output = output.expect("kota can be started");
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
@@ -94,7 +94,7 @@ fn the_configuration_that_is_shown_is_good_and_its_faults_are_told_as_shown() {
     let faulty = r#"{"rules": [
         {"id": "a", "algorithm": "TOKEN_BUCKET", "capacity": 0, "refilPerSecond": 5},
         {"id": "b", "algorithm": "SLIDING_WINDOW", "capacity": 10, "windowSeconds": 60}]}"#;
-    let shown = block("console", "kota validate rules.json");
+    let shown = block("console", "kota validate faulty.json");
     let (_, shown) = shown.split_once('\n').expect("a command and what it prints");
     assert_eq!(validate(faulty), (Some(65), format!("{shown}\n")));
 }
