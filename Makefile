@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help tools build wasm demo test test-long bench bench-failures bench-layouts fuzz deny fmt clean
+.PHONY: help tools build wasm demo test test-long bench bench-failures bench-layouts deny fmt clean
 
 STORE ?= memory
 KOTA_PACKAGES := --workspace --exclude kota-noop
@@ -56,9 +56,6 @@ bench-failures: ## Measures how long a request waits when sidecar or Redis are a
 
 bench-layouts: ## Compares layouts of a bucket's state on Redis; writes integration/bench/layouts/*.csv
 	integration/bench/layouts/run.py
-
-fuzz: ## Fuzzes what reads bytes from outside (not yet)
-	@echo "There are no fuzz targets yet." >&2; exit 1
 
 deny: ## Checks licences, sources and duplicates of the dependencies (.deny.toml)
 	@[ -x target/tools/bin/cargo-deny ] || cargo install --locked --root target/tools cargo-deny
