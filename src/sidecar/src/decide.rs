@@ -95,26 +95,32 @@ impl Decider {
     /// Asks the store for one answer per check, under its deadline.
     pub async fn ask(self: &Arc<Self>, asks: Asks, deadline: Instant) -> Vec<Answer> {
         let count = asks.len();
-        let answers = match &self.store {
+        if matches!(self.store, AnyStore::Memory(_)) {
             // Nothing is waited for: there is nothing to detach.
-            AnyStore::Memory(store) => store.decide(&asks, deadline).await,
-            AnyStore::Redis(_) => {
-                let Ok(permit) = Arc::clone(&self.batches).try_acquire_owned() else {
-                    let shed = all_unknown(count, Unknown::Shed);
-                    self.metrics.answers(&shed);
-                    return shed;
-                };
-                let decider = Arc::clone(self);
-                let decided = tokio::spawn(async move {
-                    let answers = decider.store.decide(&asks, deadline).await;
-                    drop(permit);
-                    answers
-                });
-                decided.await.unwrap_or_else(|_| all_unknown(count, Unknown::RedisError))
-            }
+            return self.decide(&asks, deadline).await;
+        }
+        let Ok(permit) = Arc::clone(&self.batches).try_acquire_owned() else {
+            return self.undecided(count, Unknown::Shed);
         };
+        let decider = Arc::clone(self);
+        let decided = tokio::spawn(async move {
+            let answers = decider.decide(&asks, deadline).await;
+            drop(permit);
+            answers
+        });
+        decided.await.unwrap_or_else(|_| self.undecided(count, Unknown::RedisError))
+    }
+
+    /// Decides and counts in one: what was charged is counted, whether or not somebody still waits for it.
+    async fn decide(&self, asks: &Asks, deadline: Instant) -> Vec<Answer> {
+        let answers = self.store.decide(asks, deadline).await;
         self.metrics.answers(&answers);
         answers
+    }
+
+    fn undecided(&self, count: usize, reason: Unknown) -> Vec<Answer> {
+        self.metrics.unknown(reason, count);
+        all_unknown(count, reason)
     }
 
     async fn answers(self: &Arc<Self>, questions: Questions, arrived: Instant) -> Vec<Answer> {

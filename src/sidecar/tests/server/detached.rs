@@ -39,9 +39,9 @@ async fn a_decision_outlives_its_request() {
     }
     redis.process().thaw();
     let count = || server.metrics.render(server.decider.store());
-    // The decision that nobody hears is made, and seen by the next.
-    let sent = || count().contains("kota_script_seconds_count 1\n");
-    tokio::task::block_in_place(|| wait::until_true("it is decided", sent));
+    // The decision that nobody hears is made, counted, and seen by the next.
+    let counted = || count().contains("kota_decisions_total{decision=\"allow\"} 1\n");
+    tokio::task::block_in_place(|| wait::until_true("it is decided and counted", counted));
     assert_eq!(left(&server.decide("k_1").await), 8);
 }
 
