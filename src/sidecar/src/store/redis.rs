@@ -90,8 +90,8 @@ impl Redis {
                 match call::answer(reply, asks.check(index).len()) {
                     Ok(answer) => answers[index] = answer,
                     Err(call::Refusal::NoScript) => forgotten.push(index),
-                    Err(call::Refusal::Other(code)) => {
-                        self.refused(&lease, &code);
+                    Err(refusal) => {
+                        self.refused(&lease, &refusal);
                         answers[index] = Answer::Unknown(Unknown::RedisError);
                     }
                 }
@@ -116,11 +116,11 @@ impl Redis {
         }
     }
 
-    /// The server refused a call. Its words may hold a key, so only the code is logged.
-    fn refused(&self, lease: &Lease, code: &str) {
-        lease.refused(code);
+    /// The server refused a call. Its words may hold a key, and are not logged.
+    fn refused(&self, lease: &Lease, refusal: &call::Refusal) {
+        lease.refused(refusal);
         if let Some(held_back) = self.refusals.pass() {
-            log::error!("Redis refused a call: {code} ({held_back} more since the last line)");
+            log::error!("Redis refused a call: {refusal} ({held_back} more since the last line)");
         }
     }
 }

@@ -42,6 +42,35 @@ async fn lr_10_a_missing_right_is_named_and_its_grant_is_noticed() {
     }
 }
 
+/// A right that is taken away under a running sidecar is noticed by the checks that need it.
+#[tokio::test(flavor = "multi_thread")]
+async fn lr_10_a_right_that_is_lost_while_running_is_noticed() {
+    let workdir = Workdir::new();
+    let server = Server::start(workdir.path());
+    acl(&server, &["~rl:*", "+@all"]);
+    let (store, metrics) = begin(&format!("redis://kota:pw@127.0.0.1:{}", server.port()));
+    up(&store).await;
+    for lost in ["set", "mget", "time", "evalsha"] {
+        assert!(admitted(&one(&store, &[rule("rl:a", 100)]).await));
+        server.command(&["ACL", "SETUSER", "kota", &format!("-{lost}")]);
+        // Every connection learns it from a check of its own.
+        while store.status() == Status::Up {
+            assert_eq!(
+                unknown(&one(&store, &[rule("rl:a", 100)]).await),
+                Some(Unknown::RedisError),
+                "{lost}"
+            );
+        }
+        // Away, not unfit: it has worked before.
+        let status = || store.status();
+        let named = || matches!(status(), Status::Away(cause) if cause.to_lowercase().contains(lost));
+        until("the lost right is named", named).await;
+        assert!(metrics.render(&store).contains("kota_store_up 0\n"));
+        server.command(&["ACL", "SETUSER", "kota", &format!("+{lost}")]);
+        up(&store).await;
+    }
+}
+
 /// What the script and the sidecar need, and no more: the README's ACL line.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rights_that_are_documented_are_enough() {

@@ -4,17 +4,25 @@ use crate::asks::{Ask, Asks};
 use limits::decision::Limit;
 use protocol::batch::{Answer, Outcome, Verdict};
 use redis::{Cmd, Pipeline, ServerError, ServerErrorKind, Value};
+use std::fmt;
 
 /// Values of the reply per rule.
 const PER_RULE: usize = 3;
 /// Arguments per rule.
 const ARGS_PER_RULE: usize = 7;
+/// What a user of Redis has to be granted.
+const RIGHTS: &str = "~rl:* +evalsha +script|load +time +mget +set";
+/// How Redis begins to tell that a right was missing within a script: 7.0, then 6.2. Newer ones say NOPERM.
+const NO_RIGHT_IN_SCRIPT: [&str; 2] =
+    ["The user executing the script can't ", "Error running script (call to f_"];
 
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// The server does not know the script; the call did not run.
     NoScript,
+    /// The user lacks a right; Redis does not always say which.
+    NoRight,
     /// The code of another error, such as `OOM`.
     Other(String),
 }
@@ -71,12 +79,19 @@ pub(super) fn answer(reply: Value, rules: usize) -> Result<Answer, Refusal> {
     }
 }
 
-/// The code that starts an error, and whether it is the one for a forgotten script.
+/// What an error means. Of its text, which may hold a key, nothing is kept but the code.
 pub(super) fn refusal(error: &ServerError) -> Refusal {
     match error.kind() {
         Some(ServerErrorKind::NoScript) => Refusal::NoScript,
+        Some(ServerErrorKind::NoPerm) => Refusal::NoRight,
+        _ if error.code() == "ERR" && error.details().is_some_and(tells_no_right) => Refusal::NoRight,
         _ => Refusal::Other(error.code().to_owned()),
     }
+}
+
+fn tells_no_right(text: &str) -> bool {
+    let [now, before] = NO_RIGHT_IN_SCRIPT;
+    text.starts_with(now) || (text.starts_with(before) && text.contains(now))
 }
 
 fn garbage() -> Refusal {
@@ -97,6 +112,29 @@ fn outcome(values: &[Value]) -> Option<Outcome> {
         wait_ms: u64::try_from(*wait_ms).ok()?,
         leased: 0,
     })
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// Whether the server, or who we are there, is not what it was when the connection was checked.
+    pub(super) fn wants_a_check(&self) -> bool {
+        match self {
+            Self::NoScript => false,
+            Self::NoRight => true,
+            Self::Other(code) => matches!(code.as_str(), "NOAUTH" | "READONLY" | "WRONGPASS"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoScript => write!(out, "NOSCRIPT"),
+            Self::NoRight => write!(out, "its user lacks a right; grant {RIGHTS}"),
+            Self::Other(code) => write!(out, "{code}"),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -137,6 +175,33 @@ mod tests {
             answer(ints(&[0, 0, 0, 200, 2, 5, 0]), 2),
             Ok(Answer::Denied(vec![outcome(Verdict::Wait, 0, 200), outcome(Verdict::Never, 5, 0)]))
         );
+    }
+
+    #[test]
+    fn a_missing_right_is_told_from_other_errors_and_no_key_is_kept() {
+        let refusal = |text: &str| {
+            let error = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
+            answer(error, 1).unwrap_err()
+        };
+        for text in [
+            "NOPERM User kota has no permissions to access the key rl:{k}",
+            "ERR The user executing the script can't run this command or subcommand script: f00, on @user_script:1.",
+            "ERR The user executing the script can't access at least one of the keys mentioned in rl:{k}",
+            "ERR Error running script (call to f_f00): @user_script:1: @user_script: 1: The user executing the script can't run this",
+        ] {
+            let refusal = refusal(text);
+            assert!(refusal == Refusal::NoRight && refusal.wants_a_check(), "{text}: {refusal:?}");
+            assert!(refusal.to_string().contains("+mget +set") && !refusal.to_string().contains("rl:{k}"));
+        }
+        for text in
+            ["ERR Error running script (call to f_f00): rl:{k}", "KOTA The user executing the script can't "]
+        {
+            let refusal = refusal(text);
+            assert!(
+                !refusal.wants_a_check() && text.split(' ').next() == Some(&*refusal.to_string()),
+                "{refusal:?}"
+            );
+        }
     }
 
     #[test]

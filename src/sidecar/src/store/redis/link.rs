@@ -1,5 +1,6 @@
 //! One connection, kept open in the background: connected, checked, watched, replaced.
 
+use super::call::Refusal;
 use super::check::{check, status};
 use super::script::Script;
 use super::target::Target;
@@ -136,10 +137,9 @@ impl Lease {
         self.link.clear(self.epoch);
     }
 
-    /// A call was refused with this code. Some codes mean that the server, or who we are there, is not what it was when the
-    /// connection was checked; then it is checked anew.
-    pub(super) fn refused(&self, code: &str) {
-        if matches!(code, "NOAUTH" | "NOPERM" | "READONLY" | "WRONGPASS") {
+    /// A call was refused. If that tells of a server that has changed, another connection is opened, and checked anew.
+    pub(super) fn refused(&self, refusal: &Refusal) {
+        if refusal.wants_a_check() {
             self.link.clear(self.epoch);
         }
     }
