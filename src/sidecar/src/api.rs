@@ -8,8 +8,10 @@ use crate::metrics::Metrics;
 use crate::problem::{Answer, problem, whole};
 use crate::serve::Handler;
 use crate::store::{Status, Store};
-use hyper::body::Incoming;
-use hyper::{Method, Request, StatusCode};
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use hyper::{HeaderMap, Method, Request, StatusCode};
 use protocol::check::BYTES_MAX;
 use protocol::config::Config;
 use std::sync::Arc;
@@ -41,6 +43,20 @@ impl Api {
         Self { decider, config, metrics, draining }
     }
 
+    async fn route(&self, request: Request<Incoming>) -> Answer {
+        match (request.method(), request.uri().path()) {
+            (&Method::POST, "/v1/check") => self.check(request).await,
+            (&Method::GET, "/healthz") => whole(StatusCode::OK, "text/plain", "ok\n"),
+            (&Method::GET, "/readyz") => self.ready(),
+            (&Method::GET, "/metrics") => {
+                whole(StatusCode::OK, OPEN_METRICS, self.metrics.render(self.decider.store()))
+            }
+            _ => {
+                problem(StatusCode::NOT_FOUND, "served here: POST /v1/check, GET /metrics, /healthz, /readyz")
+            }
+        }
+    }
+
     async fn check(&self, request: Request<Incoming>) -> Answer {
         let Some(config) = &self.config else {
             return problem(
@@ -48,6 +64,12 @@ impl Api {
                 "this sidecar has no rules: start it with --rules FILE",
             );
         };
+        if !is_json(request.headers()) {
+            return problem(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the body has to be JSON and to say so: send the header `content-type: application/json`",
+            );
+        }
         match read_body(request.into_body(), BYTES_MAX).await {
             Ok(body) => check::check(&self.decider, config, &body).await,
             Err(refusal) => refusal,
@@ -76,17 +98,29 @@ impl Api {
 }
 
 impl Handler for Api {
-    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
-        match (request.method(), request.uri().path()) {
-            (&Method::POST, "/v1/check") => self.check(request).await,
-            (&Method::GET, "/healthz") => whole(StatusCode::OK, "text/plain", "ok\n"),
-            (&Method::GET, "/readyz") => self.ready(),
-            (&Method::GET, "/metrics") => {
-                whole(StatusCode::OK, OPEN_METRICS, self.metrics.render(self.decider.store()))
-            }
-            _ => {
-                problem(StatusCode::NOT_FOUND, "served here: POST /v1/check, GET /metrics, /healthz, /readyz")
-            }
+    async fn answer(self: Arc<Self>, mut request: Request<Incoming>) -> Answer {
+        if request.method() != Method::HEAD {
+            return self.route(request).await;
         }
+        *request.method_mut() = Method::GET;
+        without_body(self.route(request).await)
     }
+}
+
+/// Whether the body is declared as JSON. A browser sends that for a page of another origin only after it has asked, which is not
+/// allowed here; without it any page that somebody on this machine opens could use limits up.
+fn is_json(headers: &HeaderMap) -> bool {
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let (Some(first), None) = (types.next(), types.next()) else { return false };
+    let essence = first.to_str().ok().and_then(|text| text.split(';').next());
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(JSON))
+}
+
+/// The answer to HEAD: the head of the one to GET. HTTP/1 would drop the body by itself, HTTP/2 would not.
+fn without_body(answer: Answer) -> Answer {
+    let (mut head, body) = answer.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        head.headers.insert(CONTENT_LENGTH, length.into());
+    }
+    Answer::from_parts(head, Full::default())
 }

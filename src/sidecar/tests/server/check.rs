@@ -95,6 +95,28 @@ async fn what_is_no_check_is_refused_with_every_fault() {
     assert_eq!(Server::start().await.back("POST", "/v1/check", b"{}").await.status, 501);
 }
 
+/// What a browser sends to another origin without asking first is not taken for a check.
+#[tokio::test]
+async fn a_body_that_is_not_declared_as_json_charges_nothing() {
+    let server = server().await;
+    let body = order("k_1").to_string();
+    let ask = |lines: &'static str| server.back_as("POST", "/v1/check", lines, body.as_bytes());
+    for lines in [
+        "",
+        "content-type: text/plain\r\n",
+        "content-type: text/plain; x=application/json\r\n",
+        "content-type: application/x-www-form-urlencoded\r\n",
+        "content-type: text/plain\r\ncontent-type: application/json\r\n",
+    ] {
+        let reply = ask(lines).await;
+        assert_eq!(reply.status, 415, "{lines}");
+        assert!(reply.head.contains("application/problem+json"), "{}", reply.head);
+        assert!(reply.text().contains("content-type: application/json"), "{}", reply.text());
+    }
+    let reply = ask("Content-Type: Application/JSON ; charset=utf-8\r\n").await;
+    assert_eq!(reply.json()["remaining"], 9);
+}
+
 #[tokio::test]
 async fn undecided_is_neither_allowed_nor_denied() {
     let url = format!("redis://127.0.0.1:{}", free_port());

@@ -1,6 +1,6 @@
 //! Health and readiness.
 
-use crate::server::Server;
+use crate::server::{Reply, Server};
 use kota_integration::redis::Redis;
 use kota_integration::wait;
 use kota_integration::workdir::{Workdir, free_port};
@@ -26,6 +26,22 @@ async fn a_sidecar_with_the_memory_store_is_ready_until_it_drains() {
     assert_eq!(reply.status, 503);
     assert_eq!(reply.json()["draining"], true);
     assert_eq!(server.back("GET", "/healthz", b"").await.status, 200);
+}
+
+#[tokio::test]
+async fn head_is_answered_as_get_is_without_the_body() {
+    let server = Server::start().await;
+    let head = |reply: Reply| {
+        let lines = reply.head.lines().filter(|line| !line.starts_with("date: "));
+        let mut lines: Vec<_> = lines.map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    for path in ["/healthz", "/readyz", "/metrics", "/nowhere"] {
+        let reply = server.back("HEAD", path, b"").await;
+        assert!(reply.body.is_empty(), "{path}: {}", reply.text());
+        assert_eq!(head(reply), head(server.back("GET", path, b"").await), "{path}");
+    }
 }
 
 /// FM-07: an API whose rules fail open must not go down with its Redis.

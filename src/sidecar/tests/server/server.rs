@@ -83,8 +83,13 @@ impl Server {
 
     /// Asks the second listener.
     pub(crate) async fn back(&self, method: &str, path: &str, body: &[u8]) -> Reply {
+        self.back_as(method, path, "content-type: application/json\r\n", body).await
+    }
+
+    /// Asks the second listener with these header lines.
+    pub(crate) async fn back_as(&self, method: &str, path: &str, lines: &str, body: &[u8]) -> Reply {
         let stream = TcpStream::connect(self.api).await.unwrap();
-        exchange(stream, &request(method, path, body)).await
+        exchange(stream, &request_with(method, path, lines, body)).await
     }
 
     /// What the filter hears for one check of this API key by the rule `ten`.
@@ -128,8 +133,12 @@ pub(crate) fn one_check(key: &str) -> Vec<u8> {
 }
 
 pub(crate) fn request(method: &str, path: &str, body: &[u8]) -> Vec<u8> {
+    request_with(method, path, "", body)
+}
+
+fn request_with(method: &str, path: &str, lines: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: kota\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        "{method} {path} HTTP/1.1\r\nhost: kota\r\nconnection: close\r\n{lines}content-length: {}\r\n\r\n",
         body.len()
     );
     [head.as_bytes(), body].concat()
