@@ -388,3 +388,35 @@ fn there_are_at_most_64_descriptors_and_8_conditions() {
     let found = with(r#""match": {}"#, &format!(r#""match": {{{conditions}}}"#));
     assert_eq!(found, ["$.rules[0].match: has 9 fields, at most 8 are allowed"]);
 }
+
+#[test]
+fn no_fault_repeats_a_value_of_a_secret() {
+    for secret in ["true", "\"yes\""] {
+        let descriptors = format!(r#"{{"api_key": {{"header": "x-api-key", "secret": {secret}}}}}"#);
+        for value in [
+            r#"" topsecret ""#,
+            r#""topsecret\n""#,
+            r#"["topsecret", "topsecret", " topsecret"]"#,
+            r#"{"topsecret": 1}"#,
+            r#"{"prefix": "topsecret\n"}"#,
+            r#"{"cidr": "topsecret"}"#,
+            r#"{"prefix": "a", "prefix": "topsecret"}"#,
+            r#"[{"topsecret": 1, "topsecret": 2}]"#,
+        ] {
+            for name in ["api_key", "client"] {
+                let found = faults(&format!(
+                    r#"{{"descriptors": {descriptors}, "rules": [{{"id": "r", "match": {{"{name}": {value}}},
+                        "algorithm": "TOKEN_BUCKET", "capacity": 10, "refillPerSecond": 5}}]}}"#
+                ));
+                let at = format!("$.rules[0].match.{name}");
+                assert!(found.iter().any(|fault| fault.starts_with(&at)), "{value}: {found:?}");
+                assert!(!found.concat().contains("topsecret"), "{found:?}");
+            }
+        }
+    }
+    let found = faults(
+        r#"{"descriptors": {"k": {"header": "a", "secret": true}}, "rules": [{"id": "r", "match": {"k": {"cidr": "10.9.8.7/8"}},
+            "algorithm": "TOKEN_BUCKET", "capacity": 10, "refillPerSecond": 5}]}"#,
+    );
+    assert_eq!(found, ["$.rules[0].match.k.cidr: the secret has bits beyond the block"]);
+}

@@ -69,7 +69,8 @@ fn define(defined: &mut Defined, name: &str, spot: &Spot<'_>) {
     else {
         return;
     };
-    let secret = fields.get("secret").and_then(|spot| spot.flag()).unwrap_or(false);
+    // One that is not clearly none is taken for a secret, of which no fault repeats anything.
+    let secret = fields.get("secret").is_some_and(|spot| spot.flag().unwrap_or(true));
     let authenticated = fields.get("authenticated").and_then(|spot| spot.flag()).unwrap_or(false);
     let origin = origin(&fields, spot);
     // A faulty one is defined all the same, so that the rules that use it are not called faulty too.

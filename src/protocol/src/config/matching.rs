@@ -5,8 +5,8 @@ use super::text;
 use crate::json::fault::{excerpt, near_miss};
 use crate::json::spot::Spot;
 use crate::json::tree::Node;
-use limits::address::{self, Cidr};
-use limits::descriptor::{DescriptorId, Source};
+use limits::address::{self, Cidr, CidrError};
+use limits::descriptor::{DescriptorId, Descriptors, Source};
 use limits::path;
 use limits::rule::{Condition, PARTS_MAX, Test};
 
@@ -28,6 +28,7 @@ pub(super) fn conditions(spot: Option<Spot<'_>>, scope: &mut Scope) -> Vec<Condi
                  \"authenticated\": true of the descriptor"
             ));
         }
+        let spot = if is_secret(descriptor, scope) { spot.as_secret() } else { spot };
         if let Some(test) = test(&spot, descriptor, scope) {
             conditions.push(Condition { descriptor, test });
         }
@@ -52,6 +53,13 @@ pub(super) fn key(spot: Option<Spot<'_>>, scope: &Scope) -> Vec<DescriptorId> {
         }
     });
     key
+}
+
+/// Whether values are secrets, `client` being whatever it stands for. Faults reach Envoy's log.
+fn is_secret(descriptor: DescriptorId, scope: &Scope) -> bool {
+    let all = &scope.descriptors.all;
+    let secret = |id| all.get(id).is_some_and(|descriptor| descriptor.secret);
+    secret(descriptor) || (descriptor == Descriptors::CLIENT && all.client_kinds().any(secret))
 }
 
 /// The descriptor of that name, or a fault at `spot`.
@@ -118,8 +126,8 @@ fn value(spot: &Spot<'_>, source: &Source, scope: &mut Scope) -> Option<Box<[u8]
         Source::Ip => ip(spot, text)?,
         Source::Path => normal_path(spot, text)?,
         _ if text.trim() != text => {
-            let shown = excerpt(text);
-            spot.fault(format_args!("\"{shown}\" begins or ends with a space, which no value does"));
+            let shown = spot.quote(text);
+            spot.fault(format_args!("{shown} begins or ends with a space, which no value does"));
             return None;
         }
         _ => text.to_owned(),
@@ -181,7 +189,14 @@ fn cidr(spot: &Spot<'_>, source: &Source) -> Option<Test> {
     match Cidr::parse(text) {
         Ok(block) => Some(Test::Cidr(block)),
         Err(error) => {
-            spot.fault(format_args!("\"{}\" is no address block: {error}", excerpt(text)));
+            let shown = spot.quote(text);
+            match error {
+                // It would tell the right block, which is most of what was written.
+                CidrError::Loose(_) if spot.is_secret() => {
+                    spot.fault(format_args!("{shown} has bits beyond the block"));
+                }
+                _ => spot.fault(format_args!("{shown} is no address block: {error}")),
+            }
             None
         }
     }

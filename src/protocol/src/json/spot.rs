@@ -28,6 +28,8 @@ pub(crate) struct Spot<'t> {
     pub(crate) node: &'t Node,
     path: Path<'t>,
     notes: &'t Notes,
+    /// Whether what is here is a secret, of which no message repeats anything.
+    secret: bool,
 }
 
 /// An object whose field names are known.
@@ -62,7 +64,21 @@ impl Notes {
 
 impl<'t> Spot<'t> {
     pub(crate) fn root(node: &'t Node, notes: &'t Notes) -> Self {
-        Self { node, path: Path::Root, notes }
+        Self { node, path: Path::Root, notes, secret: false }
+    }
+
+    /// The same place, of whose content no message repeats anything.
+    pub(crate) fn as_secret(self) -> Self {
+        Self { secret: true, ..self }
+    }
+
+    pub(crate) fn is_secret(&self) -> bool {
+        self.secret
+    }
+
+    /// A text from here as messages show it.
+    pub(crate) fn quote(&self, text: &str) -> String {
+        if self.secret { "the secret".to_owned() } else { format!("\"{}\"", excerpt(text)) }
     }
 
     pub(crate) fn fault(&self, message: impl fmt::Display) {
@@ -123,7 +139,7 @@ impl<'t> Spot<'t> {
         } else if text.len() > bytes_max {
             self.fault(format_args!("is {} bytes long, at most {bytes_max} are allowed", text.len()));
         } else if text.chars().any(char::is_control) {
-            self.fault(format_args!("\"{}\" has a control character", excerpt(text)));
+            self.fault(format_args!("{} has a control character", self.quote(text)));
         } else {
             return Some(text);
         }
@@ -165,7 +181,7 @@ impl<'t> Spot<'t> {
     /// Calls `each` with every item of a list that [`Spot::list`] gave.
     pub(crate) fn each(&self, items: &[Node], mut each: impl FnMut(usize, &Spot<'_>)) {
         for (index, node) in items.iter().enumerate() {
-            each(index, &Spot { node, path: Path::Item(&self.path, index), notes: self.notes });
+            each(index, &Spot { node, path: Path::Item(&self.path, index), ..*self });
         }
     }
 
@@ -183,7 +199,7 @@ impl<'t> Spot<'t> {
         let mut seen = HashSet::new();
         for (name, _) in entries {
             if !seen.insert(name) {
-                fields.fault(name, "is there twice; keep one");
+                fields.fault_of_name(name, "is there twice; keep one");
             }
         }
         Some(fields)
@@ -198,7 +214,7 @@ impl<'t> Spot<'t> {
                     Some(meant) => format!("; did you mean \"{meant}\"?"),
                     None => format!(", want one of {}", quoted(known.iter().copied())),
                 };
-                fields.fault(name, format_args!("unknown field{remedy}"));
+                fields.fault_of_name(name, format_args!("unknown field{remedy}"));
             } else if (self.notes.unsupported)(scope, name) {
                 fields.fault(name, UNSUPPORTED);
             }
@@ -212,7 +228,7 @@ impl<'t> Spot<'t> {
 impl<'t> Fields<'t> {
     pub(crate) fn get(&self, name: &'t str) -> Option<Spot<'t>> {
         let (_, node) = self.entries.iter().find(|(key, _)| **key == *name)?;
-        Some(Spot { node, path: Path::Field(&self.spot.path, name), notes: self.spot.notes })
+        Some(Spot { node, path: Path::Field(&self.spot.path, name), ..*self.spot })
     }
 
     /// The field, or a fault that it is missing.
@@ -226,15 +242,24 @@ impl<'t> Fields<'t> {
 
     /// All fields, in the order of the file.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'t str, Spot<'t>)> {
-        let (path, notes) = (&self.spot.path, self.spot.notes);
+        let spot = self.spot;
         self.entries
             .iter()
-            .map(move |(key, node)| (&**key, Spot { node, path: Path::Field(path, key), notes }))
+            .map(move |(key, node)| (&**key, Spot { node, path: Path::Field(&spot.path, key), ..*spot }))
     }
 
     /// Notes a fault of a field, whether it is there or not.
     pub(crate) fn fault(&self, name: &str, message: impl fmt::Display) {
         note(&self.spot.notes.faults, Path::Field(&self.spot.path, name), message);
+    }
+
+    /// Notes a fault of a field's name, which within a secret is not repeated.
+    fn fault_of_name(&self, name: &str, message: impl fmt::Display) {
+        if self.spot.secret {
+            self.spot.fault(format_args!("a field: {message}"));
+        } else {
+            self.fault(name, message);
+        }
     }
 }
 
