@@ -16,7 +16,8 @@
 --   left    whole tokens left, rounded down: after the charge if the rule was charged
 --   wait    milliseconds, rounded up, until this cost is admitted (after a charge: until it, at least 1, is admitted again);
 --           0 if at once or never; at most 400 days
--- or the error KOTA, with nothing written.
+-- or an error, with nothing written: KOTA if the number of arguments, an algorithm or the length of a state is none that this
+-- script knows, else one of the server's own (OOM, a right that is missing). Numbers outside of the above are not looked for.
 --
 -- State: how much was USED, in micro-tokens (1e-6 token), and when that was true. It does not hold what is left, so that an
 -- edited limit keeps its meaning: raised, it admits at once; lowered, it denies at once; at a new rate what was used is still
@@ -114,7 +115,14 @@ for i = 1, n do
   local was, since, is = 0, now, 0
   local state = states[i]
   if state then
-    since, was = struct.unpack(#state == 12 and '<I7I5' or '<I7I7', state)
+    local length = #state
+    if length == 12 then
+      since, was = struct.unpack('<I7I5', state)
+    elseif length == 14 then
+      since, was = struct.unpack('<I7I7', state)
+    else
+      return redis.error_reply('KOTA rule ' .. i .. ' has a state of ' .. length .. ' bytes, not 12 or 14: delete its key')
+    end
     is = was
     local dt = now - since
     if dt > 0 then -- a clock that went back brings nothing back

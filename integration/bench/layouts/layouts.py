@@ -5,7 +5,15 @@ from pathlib import Path
 DECIDE = (Path(__file__).parents[3] / "lua" / "decide.lua").read_text()
 
 READ = "local states = redis.call('MGET', unpack(KEYS))\n"
-UNPACK = "since, was = struct.unpack(#state == 12 and '<I7I5' or '<I7I7', state)\n"
+UNPACK = """local length = #state
+    if length == 12 then
+      since, was = struct.unpack('<I7I5', state)
+    elseif length == 14 then
+      since, was = struct.unpack('<I7I7', state)
+    else
+      return redis.error_reply('KOTA rule ' .. i .. ' has a state of ' .. length .. ' bytes, not 12 or 14: delete its key')
+    end
+"""
 WRITE = (
     "redis.call('SET', KEYS[i], struct.pack(was < 1099511627776 and '<I7I5' or '<I7I7', since, was), 'PX', keep)\n"
 )

@@ -118,26 +118,10 @@ pub fn write_key<'a>(
     mut parts: impl Iterator<Item = (&'a str, &'a [u8])>,
 ) {
     let (kind, value) = parts.next().unwrap_or(("rule", rule.as_bytes()));
-    let head: [&[u8]; 11] = [
-        b"rl:{",
-        domain.as_bytes(),
-        b":",
-        written_kind(kind).as_bytes(),
-        b":",
-        value,
-        b"}:",
-        rule.as_bytes(),
-        b":",
-        tag.as_bytes(),
-        b"",
-    ];
-    for piece in head {
-        into.extend_from_slice(piece);
-    }
+    write_all(into, [b"rl:{", domain.as_bytes(), b":", written_kind(kind).as_bytes(), b":", value]);
+    write_all(into, [b"}:", rule.as_bytes(), b":", tag.as_bytes()]);
     for (kind, value) in parts {
-        for piece in [b":", written_kind(kind).as_bytes(), b"=", value] {
-            into.extend_from_slice(piece);
-        }
+        write_all(into, [b":", written_kind(kind).as_bytes(), b"=", value]);
     }
 }
 
@@ -145,6 +129,12 @@ pub fn write_key<'a>(
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     !name.is_empty() && is_plain(name.as_bytes())
+}
+
+fn write_all<const N: usize>(into: &mut Vec<u8>, pieces: [&[u8]; N]) {
+    for piece in pieces {
+        into.extend_from_slice(piece);
+    }
 }
 
 fn written_kind(kind: &str) -> &str {

@@ -231,18 +231,3 @@ fn without_a_given_time_the_servers_clock_counts() {
     assert_eq!(micro_tokens, 3 * MICRO);
     assert!((before..=clock()).contains(&at_us), "{at_us}");
 }
-
-#[test]
-fn what_the_script_does_not_know_is_an_error_and_writes_nothing() {
-    let mut script = Script::start();
-    let asks = ["first", "second"].map(|key| ask(key, bucket(1, "1"), 1));
-    let mut words = script.words("", &asks);
-    let last = words.pop().expect("an idle time");
-    let told = script.command(&words);
-    assert_eq!(told, Reply::Error("KOTA wants 7 arguments for each of 2 rules, not 13".to_owned()));
-    words.push(last);
-    let tag = words.iter().rposition(|word| word == "tb1").expect("a tag");
-    words[tag] = "tb9".to_owned();
-    assert_eq!(script.command(&words), Reply::Error("KOTA unknown algorithm tb9".to_owned()));
-    assert_eq!(script.redis.keys(), Vec::<String>::new());
-}

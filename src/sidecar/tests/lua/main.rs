@@ -2,6 +2,7 @@
 
 mod bound;
 mod cases;
+mod errors;
 mod history;
 mod random;
 mod script;
