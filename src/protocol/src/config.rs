@@ -127,7 +127,7 @@ impl Config {
             return Err(whole(format!("is {} bytes long, at most {BYTES_MAX} are allowed", json.len())));
         }
         let node = Node::parse(json).map_err(whole)?;
-        let notes = Notes::new(unsupported::contains);
+        let notes = Notes::new(unsupported::contains, unsupported::is_offered);
         let config = read(&Spot::root(&node, &notes), version(json));
         let (faults, warnings) = notes.into_parts();
         match config {
@@ -182,9 +182,6 @@ fn rules(fields: &Fields<'_>, scope: &mut Scope) -> (Vec<limits::rule::Rule>, us
     let live = fields.get("rulesFrom").map(|spot| spot.word("rulesFrom", &[("sidecar", ())]));
     if let Some(spot) = fields.get("untilRules") {
         spot.word("untilRules", &[("OPEN", ()), ("CLOSED", ())]);
-        if live.is_none() {
-            spot.fault("has a meaning only with \"rulesFrom\"");
-        }
     }
     match (fields.get("rules"), live) {
         (None, None) => fields.fault("rules", "is missing, want a list"),

@@ -131,8 +131,8 @@ fn al_14_bad_numbers_are_refused_naming_the_field() {
             &format!(r#""algorithm": "{algorithm}", "capacity": 0, "{field}": 0"#),
         );
         assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found[0].starts_with("$.rules[0].capacity: 0 is out of range"));
-        assert_eq!(found[1], format!("$.rules[0].algorithm: \"{algorithm}\" is not in this version"));
+        assert!(found[1].starts_with("$.rules[0].capacity: 0 is out of range"));
+        assert_eq!(found[0], format!("$.rules[0].algorithm: \"{algorithm}\" is not in this version"));
         assert!(
             found[2].starts_with(&format!("$.rules[0].{field}: 0 is out of range, want 1 to ")),
             "{found:?}"
@@ -300,6 +300,7 @@ fn the_whole_model_is_read_and_what_is_not_decided_yet_is_refused_by_name() {
             "$.rules[2].penalty: not in this version",
             "$.rules[2].regions: not in this version",
             "$.rules[3].cost.header: not in this version",
+            "$.rules[3].cost.max: not in this version",
             "$.rules[4].cost.body: not in this version",
             "$.rules[5].cost.responseHeader: not in this version",
         ]
@@ -312,8 +313,8 @@ fn what_is_not_decided_yet_is_checked_all_the_same() {
         (r#""lease": {"tokens": 0}"#, "$.rules[0].lease.tokens"),
         (r#""lease": 50"#, "$.rules[0].lease"),
         (r#""preLimit": {"factor": 0}"#, "$.rules[0].preLimit.factor"),
-        (r#""priority": 1"#, "$.rules[0].priority"),
-        (r#""penalty": {}"#, "$.rules[0].penalty.rule"),
+        (r#""priority": -1"#, "$.rules[0].priority"),
+        (r#""penalty": {"denials": 0}"#, "$.rules[0].penalty.denials"),
         (r#""group": "A B""#, "$.rules[0].group"),
         (r#""cost": {"header": "a b"}"#, "$.rules[0].cost.header"),
         (r#""cost": {}"#, "$.rules[0].cost"),
@@ -419,4 +420,67 @@ fn no_fault_repeats_a_value_of_a_secret() {
             "algorithm": "TOKEN_BUCKET", "capacity": 10, "refillPerSecond": 5}]}"#,
     );
     assert_eq!(found, ["$.rules[0].match.k.cidr: the secret has bits beyond the block"]);
+}
+
+#[test]
+fn a_bad_algorithm_hides_no_bad_number_and_one_of_a_later_version_asks_for_nothing() {
+    let found = with(
+        r#""TOKEN_BUCKET", "capacity": 10, "refillPerSecond": 5"#,
+        r#""TOKEN_BUKET", "capacity": 0, "refillPerSecond": -1, "idleSeconds": 0, "windowSeconds": 0, "leaseSeconds": 0"#,
+    );
+    let fields = ["algorithm", "capacity", "refillPerSecond", "idleSeconds", "windowSeconds", "leaseSeconds"];
+    assert_eq!(found.len(), fields.len(), "{found:?}");
+    for (fault, field) in found.iter().zip(fields) {
+        assert!(fault.starts_with(&format!("$.rules[0].{field}: ")), "{found:?}");
+    }
+    for algorithm in ["SLIDING_WINDOW", "CONCURRENCY"] {
+        let found =
+            with(r#""TOKEN_BUCKET", "capacity": 10, "refillPerSecond": 5"#, &format!("\"{algorithm}\""));
+        assert_eq!(found, [format!("$.rules[0].algorithm: \"{algorithm}\" is not in this version")]);
+    }
+    for field in ["penalty", "preLimit", "lease"] {
+        let found = with(r#""match": {}"#, &format!(r#""match": {{}}, "{field}": {{}}"#));
+        assert_eq!(found, [format!("$.rules[0].{field}: not in this version")]);
+    }
+}
+
+#[test]
+fn nothing_is_offered_that_would_be_refused() {
+    let later = [
+        "LOCAL",
+        "SLIDING_WINDOW",
+        "CONCURRENCY",
+        "metadata",
+        "query",
+        "cookie",
+        "rulesFrom",
+        "untilRules",
+        "exemptions",
+        "group",
+        "priority",
+        "lease",
+        "preLimit",
+        "penalty",
+        "regions",
+        "windowSeconds",
+        "body",
+        "responseHeader",
+    ];
+    for (from, to) in [
+        (r#""match": {}"#, r#""xxxxxxxxxxxx": 1"#),
+        (r#""match": {}"#, r#""failMode": "local""#),
+        (r#""match": {}"#, r#""failMode": 7"#),
+        (r#""match": {}"#, r#""cost": {}"#),
+        (r#""match": {}"#, r#""cost": {"xxxxxxxxxxxx": 1}"#),
+        (r#""TOKEN_BUCKET""#, r#""concurency""#),
+        (r#"{"header": "x-plan"}"#, "{}"),
+        (r#"{"header": "x-plan"}"#, r#"{"header": "x-plan", "xxxxxxxxxxxx": 1}"#),
+        (r#""rules""#, r#""xxxxxxxxxxxx": 1, "rules""#),
+    ] {
+        let found = with(from, to).concat();
+        assert!(found.contains("one of") || found.contains("want "), "{to}: {found}");
+        for word in later {
+            assert!(!found.contains(&format!("\"{word}\"")), "{to}: {found}");
+        }
+    }
 }

@@ -14,6 +14,9 @@ const NAME_MAX: usize = 128;
 /// The most segments of a metadata path.
 const SEGMENTS_MAX: usize = 8;
 
+/// What a descriptor needs; of the sources only `header` is in this version.
+const ONE_SOURCE: &str = "want exactly one source: {\"header\": NAME}";
+
 /// What `descriptors` says.
 pub(super) struct Defined {
     pub(super) all: Descriptors,
@@ -116,7 +119,7 @@ fn origin(fields: &Fields<'_>, spot: &Spot<'_>) -> Option<Origin> {
     let mut given = [header, metadata, query, cookie].into_iter().flatten();
     let first = given.next();
     if first.is_none() || given.next().is_some() {
-        spot.fault("want exactly one of \"header\", \"metadata\", \"query\", \"cookie\"");
+        spot.fault(ONE_SOURCE);
     }
     first.flatten()
 }

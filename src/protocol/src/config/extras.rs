@@ -39,7 +39,7 @@ fn variable_cost(spot: &Spot<'_>) -> Option<()> {
     let fields = spot.fields("cost", &["header", "body", "responseHeader", "default", "max"])?;
     let given = ["header", "body", "responseHeader"].map(|name| fields.get(name));
     if given.iter().flatten().count() != 1 {
-        spot.fault("want a number, or exactly one of \"header\", \"body\", \"responseHeader\"");
+        spot.fault(format_args!("want a whole number from 0 to {CAPACITY_MAX}"));
     }
     for name in ["header", "responseHeader"] {
         fields.get(name).and_then(|spot| text::header_name(&spot));
@@ -51,7 +51,8 @@ fn variable_cost(spot: &Spot<'_>) -> Option<()> {
     Some(())
 }
 
-/// `lease`, `penalty`, `group` with `priority`, `preLimit`; `regions` is reserved and may be anything.
+/// `lease`, `penalty`, `group` with `priority`, `preLimit`; `regions` is reserved and may be anything. They are refused as a whole:
+/// what is there is checked, what is missing is not asked for.
 pub(super) fn check(rule: &Fields<'_>) {
     if let Some(spot) = rule.get("lease")
         && let Some(lease) = spot.fields("lease", &["tokens", "seconds"])
@@ -63,26 +64,23 @@ pub(super) fn check(rule: &Fields<'_>) {
     rule.get("preLimit").and_then(|spot| pre_limit(&spot));
     rule.get("group").and_then(|spot| text::id(&spot));
     rule.get("priority").and_then(|spot| spot.whole(0..=PRIORITY_MAX, ""));
-    if rule.get("priority").is_some() && rule.get("group").is_none() {
-        rule.fault("priority", "has a meaning only within a \"group\"");
-    }
 }
 
 /// `{"rule": ID, "denials": N, "withinSeconds": S, "forSeconds": S}`: who is denied so often falls under that rule for so long.
 fn penalty(spot: &Spot<'_>) -> Option<()> {
     let fields = spot.fields("penalty", &["rule", "denials", "withinSeconds", "forSeconds"])?;
-    fields.need("rule", ", want the id of the stricter rule").and_then(|spot| text::id(&spot));
+    fields.get("rule").and_then(|spot| text::id(&spot));
     for (name, most) in
         [("denials", CAPACITY_MAX), ("withinSeconds", TIME_TO_FULL_MAX_S), ("forSeconds", TIME_TO_FULL_MAX_S)]
     {
-        fields.need(name, "").and_then(|spot| spot.whole(1..=most, ""));
+        fields.get(name).and_then(|spot| spot.whole(1..=most, ""));
     }
     Some(())
 }
 
 /// `{"factor": F}`: a pod denies by itself beyond F times its share of the limit.
 fn pre_limit(spot: &Spot<'_>) -> Option<()> {
-    let factor = spot.fields("preLimit", &["factor"])?.need("factor", "")?;
+    let factor = spot.fields("preLimit", &["factor"])?.get("factor")?;
     let Node::Number(text) = factor.node else {
         factor.want_number(format_args!("a number above 0, at most {FACTOR_MAX}"));
         return None;

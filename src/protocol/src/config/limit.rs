@@ -43,12 +43,15 @@ pub(super) struct Read {
 
 /// Reads a rule's algorithm and its parameters.
 pub(super) fn read(rule: &Fields<'_>) -> Read {
-    let capacity = rule
-        .need("capacity", "")
-        .and_then(|spot| spot.whole(1..=CAPACITY_MAX, "; to switch a rule off say \"mode\": \"DISABLED\""));
     let algorithm = rule
         .need("algorithm", ", want \"TOKEN_BUCKET\"")
         .and_then(|spot| spot.word("algorithm", &ALGORITHMS));
+    let capacity = match algorithm {
+        Some(Algorithm::SlidingWindow | Algorithm::Concurrency) => rule.get("capacity"),
+        Some(Algorithm::TokenBucket) | None => rule.need("capacity", ""),
+    };
+    let capacity = capacity
+        .and_then(|spot| spot.whole(1..=CAPACITY_MAX, "; to switch a rule off say \"mode\": \"DISABLED\""));
     for (field, owner, of) in PARAMETERS {
         if rule.get(field).is_some() && algorithm.is_some_and(|algorithm| algorithm != of) {
             rule.fault(field, format_args!("belongs to \"algorithm\": \"{owner}\""));
@@ -56,6 +59,7 @@ pub(super) fn read(rule: &Fields<'_>) -> Read {
     }
     let limit = match algorithm {
         Some(Algorithm::TokenBucket) => token_bucket(rule, capacity),
+        // Refused already: what is there is checked, what is missing is not asked for.
         Some(Algorithm::SlidingWindow) => {
             seconds(rule, "windowSeconds", TIME_TO_FULL_MAX_S);
             None
@@ -64,13 +68,20 @@ pub(super) fn read(rule: &Fields<'_>) -> Read {
             seconds(rule, "leaseSeconds", LEASE_MAX_S);
             None
         }
-        None => None,
+        None => {
+            rule.get("refillPerSecond").and_then(|spot| refill(&spot));
+            seconds(rule, "idleSeconds", TIME_TO_FULL_MAX_S);
+            seconds(rule, "windowSeconds", TIME_TO_FULL_MAX_S);
+            seconds(rule, "leaseSeconds", LEASE_MAX_S);
+            None
+        }
     };
     Read { capacity, limit }
 }
 
+/// Checks so many seconds, if they are there.
 fn seconds(rule: &Fields<'_>, name: &str, most: u64) -> Option<u64> {
-    rule.need(name, "")?.whole(1..=most, "")
+    rule.get(name)?.whole(1..=most, "")
 }
 
 fn token_bucket(rule: &Fields<'_>, capacity: Option<u64>) -> Option<Limit> {

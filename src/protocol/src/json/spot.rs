@@ -18,6 +18,8 @@ const NOTED_MAX: usize = 100_000;
 pub(crate) struct Notes {
     /// Whether a field of an object, or a word of a field, is part of the form and not yet decided.
     unsupported: fn(&str, &str) -> bool,
+    /// Whether messages offer a field or a word as one that could be written.
+    offered: fn(&str, &str) -> bool,
     faults: RefCell<Vec<Fault>>,
     warnings: RefCell<Vec<Fault>>,
 }
@@ -50,8 +52,8 @@ enum Path<'t> {
 // === impl Notes ===
 
 impl Notes {
-    pub(crate) fn new(unsupported: fn(&str, &str) -> bool) -> Self {
-        Self { unsupported, faults: RefCell::default(), warnings: RefCell::default() }
+    pub(crate) fn new(unsupported: fn(&str, &str) -> bool, offered: fn(&str, &str) -> bool) -> Self {
+        Self { unsupported, offered, faults: RefCell::default(), warnings: RefCell::default() }
     }
 
     /// The faults and the warnings.
@@ -148,7 +150,8 @@ impl<'t> Spot<'t> {
 
     /// One of the words that `field` can have.
     pub(crate) fn word<T: Copy>(&self, field: &str, words: &[(&'static str, T)]) -> Option<T> {
-        let all = || words.iter().map(|(word, _)| *word);
+        let offered = self.notes.offered;
+        let all = || words.iter().map(|(word, _)| *word).filter(|word| offered(field, word));
         let Node::Text(text) = self.node else {
             self.want(format_args!("one of {}", quoted(all())));
             return None;
@@ -210,9 +213,11 @@ impl<'t> Spot<'t> {
         let fields = self.entries(usize::MAX)?;
         for (name, _) in fields.entries {
             if !known.contains(&&**name) {
-                let remedy = match near_miss(name, known.iter().copied()) {
+                let offered = || known.iter().copied().filter(|name| (self.notes.offered)(scope, name));
+                let remedy = match near_miss(name, offered()) {
                     Some(meant) => format!("; did you mean \"{meant}\"?"),
-                    None => format!(", want one of {}", quoted(known.iter().copied())),
+                    None if offered().next().is_none() => String::new(),
+                    None => format!(", want one of {}", quoted(offered())),
                 };
                 fields.fault_of_name(name, format_args!("unknown field{remedy}"));
             } else if (self.notes.unsupported)(scope, name) {
