@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod bootstrap;
+pub mod demo_store;
 pub mod envoy;
 pub mod fault;
 pub mod http1;

@@ -98,6 +98,13 @@ impl Sidecar {
         Client::new(self.setup.api).send(&request)
     }
 
+    /// What `/readyz` says: whether it is ready, and how its store is.
+    #[must_use]
+    pub fn readiness(&self) -> Value {
+        let answer = get(self.setup.api, "/readyz");
+        answer.and_then(|answer| serde_json::from_str(&answer.text()).ok()).unwrap_or_default()
+    }
+
     /// What Prometheus scrapes.
     #[must_use]
     pub fn metrics(&self) -> String {

@@ -6,10 +6,11 @@ use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use kota_integration::bootstrap::{Bootstrap, Delivery, Endpoint, Places};
+use kota_integration::demo_store;
 use kota_integration::envoy::Envoy;
 use kota_integration::process::Process;
 use kota_integration::sidecar::{Setup, Sidecar, start_echo};
@@ -26,6 +27,12 @@ const API: u16 = 9180;
 /// they should in production; but a trial should show the limit.
 const DEADLINE_MS: u64 = 500;
 
+/// The exit code of a wrong command line, as of `kota` itself (sysexits.h).
+const EX_USAGE: u8 = 64;
+
+/// How long to wait until the sidecar knows whether its Redis is there.
+const STORE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// What runs; ended in this order.
 struct Demo {
     envoy: Envoy,
@@ -36,6 +43,10 @@ struct Demo {
 
 fn main() -> ExitCode {
     let store = env::args().nth(1).unwrap_or_else(|| "memory".to_owned());
+    if let Err(e) = demo_store::check(&store) {
+        eprintln!("demo: STORE={}: {e}", demo_store::shown(&store));
+        return ExitCode::from(EX_USAGE);
+    }
     for port in [LISTENER, ADMIN, ECHO, API] {
         if let Err(e) = TcpListener::bind(("127.0.0.1", port)) {
             eprintln!(
@@ -50,6 +61,9 @@ fn main() -> ExitCode {
             let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
             let demo = start(&store)?;
             println!("{}", greeting(&store, &demo));
+            if let Some(trouble) = trouble(&demo.sidecar) {
+                println!("\nWARNING: {} {trouble}", demo_store::shown(&store));
+            }
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
@@ -93,6 +107,25 @@ fn start(store: &str) -> io::Result<Demo> {
     bootstrap.configure(&config);
     let envoy = Envoy::start("envoy", &places, bootstrap, Delivery::Static, workers, &[], dir.path());
     Ok(Demo { envoy, sidecar, echo, dir })
+}
+
+/// What the sidecar says of a store that does not decide. It is asked until it knows, but not for ever: a Redis may take all connections
+/// and never answer.
+fn trouble(sidecar: &Sidecar) -> Option<String> {
+    let start = Instant::now();
+    loop {
+        let ready = sidecar.readiness();
+        let word = ready["store"].as_str().unwrap_or_default();
+        let reason = ready["reason"].as_str().map_or_else(String::new, |reason| format!(" ({reason})"));
+        match word {
+            "up" => return None,
+            "connecting" if start.elapsed() < STORE_PATIENCE => thread::sleep(Duration::from_millis(50)),
+            "unfit" => {
+                return Some(format!("can't be used{reason}: requests pass undecided until it can."));
+            }
+            _ => return Some(format!("is not reachable{reason}: requests pass undecided until it is.")),
+        }
+    }
 }
 
 /// A Redis store wants an HMAC key; this one is made once and kept, so that a restarted demo finds its buckets.
@@ -146,9 +179,11 @@ fn greeting(store: &str, demo: &Demo) -> String {
     let version =
         version.ok().and_then(|text| text.split("version: ").nth(1)?.split('/').nth(1).map(str::to_owned));
     let version = version.unwrap_or_default();
+    let store = demo_store::shown(store);
     format!(
         "
 Envoy {version} listens on 127.0.0.1:{LISTENER}; Kota counts in: {store}. Rule: POST /orders, 10 at once and 5/s for each x-api-key.
+The demo waits for a decision up to {DEADLINE_MS} ms (deadlineMs); the shipped envoy/envoy.yaml says 5.
 
   One request, with its headers:
     curl -i -X POST -H 'x-api-key: demo' 'http://127.0.0.1:{LISTENER}/orders'
