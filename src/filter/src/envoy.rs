@@ -266,6 +266,11 @@ impl Root {
     fn turn(&self) {
         let Some(config) = self.0.config.get() else { return };
         self.send_queued(config);
+        self.answer(config);
+    }
+
+    /// Answers what is decided, and asks for a turn for what is left.
+    fn answer(&self, config: &Config) {
         self.answer_decided(config);
         self.0.wake();
         if self.0.closing.get() && self.0.worker.borrow().is_idle() {
@@ -358,11 +363,10 @@ impl Context for Root {
             if readable { host::buffer(Buffer::Callout, body_size).unwrap_or_default() } else { Vec::new() };
         let arrival = Arrival { headers, genuine, status: status.as_deref(), body: &body };
         self.0.worker.borrow_mut().arrived(token, &arrival, self.0.now_us());
-        // Envoy reports a failed call from the midst of closing its connection, and crashes if another is then made on that.
-        if genuine {
-            self.turn();
-        } else {
-            self.0.wake();
+        // No call from here: Envoy is in the midst of reading from the sidecar's connection, and where that goes wrong it crashes on
+        // a call made meanwhile. The next turn sends.
+        if let Some(config) = self.0.config.get() {
+            self.answer(config);
         }
     }
 
