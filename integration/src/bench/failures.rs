@@ -71,8 +71,7 @@ fn cases() -> Vec<Case> {
                 begin: |stack| stack.sidecar().process().freeze(),
                 end: |stack| stack.sidecar().process().thaw(),
             },
-            // The thawed sidecar finds calls that Envoy has given up, and breaks off those it had begun to answer.
-            reasons: &["deadline", "refused"],
+            reasons: &["deadline"],
         },
         proxied("socket_missing", faulty(|stack| set(stack, Fault::Gone)), &["refused"]),
         proxied("sidecar_silent", faulty(|stack| set(stack, Fault::Swallow)), &["deadline"]),
