@@ -3,6 +3,7 @@
 use crate::pairs::Pairs;
 use limits::address;
 use limits::request::Attributes;
+use limits::ruleset::RuleSet;
 use std::net::IpAddr;
 
 /// What Kota reads besides headers. Each costs a call into the host, so it is made only where a rule needs it.
@@ -11,6 +12,8 @@ pub trait Connection {
     fn source_address(&self) -> Option<Vec<u8>>;
     /// The name of Envoy's route.
     fn route_name(&self) -> Option<Vec<u8>>;
+    /// A value of Envoy's dynamic metadata: the filter's name and the keys below it.
+    fn metadata(&self, path: &[Box<str>]) -> Option<Vec<u8>>;
 }
 
 /// The headers of one request that rules can ask for.
@@ -22,6 +25,8 @@ pub struct Capture<'a, C> {
     host: &'a [u8],
     content_type: &'a [u8],
     forwarded_for: Vec<&'a [u8]>,
+    /// The lines of `cookie`; none where no rule reads cookies.
+    cookies: Option<Vec<&'a [u8]>>,
     wanted: Vec<(&'a str, Line<'a>)>,
 }
 
@@ -37,14 +42,8 @@ enum Line<'a> {
 // === impl Capture ===
 
 impl<'a, C: Connection> Capture<'a, C> {
-    /// Goes through a serialised header map once; `None` if it is none. `names` are the lower-case names of the headers that rules
-    /// can ask for.
-    pub fn new(
-        map: &'a [u8],
-        names: &'a [Box<str>],
-        trusted_hops: Option<u8>,
-        connection: C,
-    ) -> Option<Self> {
+    /// Goes through a serialised header map once, for what `rules` can ask for; `None` if it is none.
+    pub fn new(map: &'a [u8], rules: &'a RuleSet, trusted_hops: Option<u8>, connection: C) -> Option<Self> {
         let pairs = Pairs::new(map)?;
         let mut capture = Self {
             connection,
@@ -54,7 +53,8 @@ impl<'a, C: Connection> Capture<'a, C> {
             host: b"",
             content_type: b"",
             forwarded_for: Vec::new(),
-            wanted: names.iter().map(|name| (&**name, Line::None)).collect(),
+            cookies: rules.reads_cookies().then(Vec::new),
+            wanted: rules.header_names().iter().map(|name| (&**name, Line::None)).collect(),
         };
         for (name, value) in pairs {
             capture.take(name, value);
@@ -68,6 +68,11 @@ impl<'a, C: Connection> Capture<'a, C> {
             b":path" => self.path = value,
             b":authority" => self.host = value,
             b"content-type" => self.content_type = value,
+            b"cookie" => {
+                if let Some(cookies) = &mut self.cookies {
+                    cookies.push(value);
+                }
+            }
             b"x-forwarded-for" if self.trusted_hops.is_some() => self.forwarded_for.push(value),
             _ => {}
         }
@@ -112,6 +117,14 @@ impl<C: Connection> Attributes for Capture<'_, C> {
             Line::One(value) => Some(value),
             Line::None | Line::Several => None,
         })
+    }
+
+    fn cookies(&self) -> impl Iterator<Item = &[u8]> {
+        self.cookies.iter().flatten().copied()
+    }
+
+    fn metadata(&self, path: &[Box<str>]) -> Option<Vec<u8>> {
+        self.connection.metadata(path)
     }
 
     fn method(&self) -> &[u8] {

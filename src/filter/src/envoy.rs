@@ -96,6 +96,10 @@ impl Connection for HostConnection {
     fn route_name(&self) -> Option<Vec<u8>> {
         host::property("xds\0route_name")
     }
+
+    fn metadata(&self, path: &[Box<str>]) -> Option<Vec<u8>> {
+        host::property(&format!("metadata\0filter_metadata\0{}", path.join("\0")))
+    }
 }
 
 // === impl Shared ===
@@ -387,7 +391,7 @@ impl Stream {
     /// `None` if the request's headers can't be read: the host hands over at most 1,024.
     fn plan(&self, config: &Config) -> Option<Plan> {
         let map = host::header_map(Map::Request)?;
-        let capture = Capture::new(&map, config.rules.header_names(), config.trusted_hops, HostConnection)?;
+        let capture = Capture::new(&map, &config.rules, config.trusted_hops, HostConnection)?;
         self.waiting.dialect.set(match () {
             () if capture.is_grpc() => Speech::Grpc,
             () if capture.is_grpc_web() => Speech::GrpcWeb,

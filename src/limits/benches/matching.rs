@@ -68,6 +68,14 @@ impl Attributes for Call {
         self.headers.iter().find(|(header, _)| *header == name).map(|(_, value)| value.as_slice())
     }
 
+    fn cookies(&self) -> impl Iterator<Item = &[u8]> {
+        core::iter::empty()
+    }
+
+    fn metadata(&self, _path: &[Box<str>]) -> Option<Vec<u8>> {
+        None
+    }
+
     fn method(&self) -> &[u8] {
         b"POST"
     }

@@ -16,6 +16,12 @@ pub struct DescriptorId(pub u16);
 pub enum Source {
     /// A request header, by its lower-case name. Sent on several lines it counts as absent.
     Header(Box<str>),
+    /// A value of Envoy's dynamic metadata: the filter's name and the keys below it.
+    Metadata(Box<[Box<str>]>),
+    /// A parameter of the query, by its name. Given several times it counts as absent.
+    Query(Box<str>),
+    /// A cookie, by its name. Given several times it counts as absent.
+    Cookie(Box<str>),
     /// The client's address: IPv6 by its /64, mapped IPv4 as IPv4.
     Ip,
     /// The request method.
@@ -122,6 +128,13 @@ impl Descriptors {
     /// The descriptors that `client` can stand for, in the order in which they are tried.
     pub fn client_kinds(&self) -> impl Iterator<Item = DescriptorId> {
         self.client_kinds.iter().copied().flatten()
+    }
+
+    /// How many there are.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "the built-in ones are always there")]
+    pub fn len(&self) -> usize {
+        self.all.len()
     }
 
     /// All of them, in the order of their indices.

@@ -7,7 +7,7 @@
 //! - [`refill`], [`token_bucket`]: how fast tokens come back, and the bucket they come back to
 //! - [`decision`]: several rules of one request, decided and charged as one step (the specification of `lua/decide.lua`)
 //! - [`rule`], [`descriptor`]: the domain types of a rule set
-//! - [`address`], [`path`], [`host`], [`route`]: one form for all spellings of what a request says
+//! - [`address`], [`path`], [`host`], [`route`], [`query`], [`cookie`], [`metadata`]: one form for all spellings of what a request says
 //! - [`request`], [`ruleset`], [`key`]: from a request to the rules that apply, and whose bucket they charge
 #![cfg_attr(
     not(test),
@@ -24,11 +24,15 @@
 )]
 
 pub mod address;
+pub mod cookie;
 pub mod decision;
 pub mod descriptor;
 pub mod host;
 pub mod key;
+pub mod metadata;
 pub mod path;
+mod percent;
+pub mod query;
 pub mod refill;
 pub mod request;
 pub mod route;

@@ -19,6 +19,7 @@
 //!
 //! The form is a fixed point: the normal form of a normal form is itself.
 
+use crate::percent::hex;
 use std::borrow::Cow;
 
 /// Bytes that stay percent-encoded, since decoded they would be read as syntax.
@@ -115,10 +116,6 @@ fn decode(segment: &[u8], into: &mut Vec<u8>) {
             into.push(decoded);
         }
     }
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
 fn escaped(byte: u8) -> impl Iterator<Item = u8> {

@@ -2,7 +2,7 @@
 
 use crate::descriptor::{DescriptorId, Descriptors, Source};
 use crate::route::Routes;
-use crate::{address, host, path};
+use crate::{address, cookie, host, metadata, path, query};
 use core::cell::OnceCell;
 use core::net::IpAddr;
 use hashbrown::HashMap;
@@ -13,6 +13,10 @@ pub trait Attributes {
     /// A header by its lower-case name. One that came on several lines is to be reported as absent: which of its values the
     /// upstream reads is anybody's guess, and a client must not choose its bucket by that.
     fn header(&self, name: &str) -> Option<&[u8]>;
+    /// The lines of the `cookie` header.
+    fn cookies(&self) -> impl Iterator<Item = &[u8]>;
+    /// A value of Envoy's dynamic metadata, as the host hands it over. Dear: asked at most once for each descriptor, and only if needed.
+    fn metadata(&self, path: &[Box<str>]) -> Option<Vec<u8>>;
     /// The method.
     fn method(&self) -> &[u8];
     /// The raw `:path`, query and all.
@@ -54,7 +58,12 @@ pub struct Request<'a, A> {
     address: OnceCell<Option<IpAddr>>,
     ip: OnceCell<Option<String>>,
     client: OnceCell<Option<DescriptorId>>,
+    /// Values that have to be searched for, by descriptor; none until the first is asked for.
+    searched: OnceCell<Vec<OnceCell<Searched<'a>>>>,
 }
+
+/// What was found, if anything was.
+type Searched<'a> = Option<Cow<'a, [u8]>>;
 
 /// Values given by name, as in `/v1/check`.
 pub struct Given<'a> {
@@ -75,9 +84,14 @@ pub fn canonical<'v>(source: &Source, raw: &'v [u8]) -> Option<Cow<'v, [u8]>> {
         Source::Ip => {
             address::parse(raw).map_or(Cow::Borrowed(raw), |ip| address::bucket_form(ip).into_bytes().into())
         }
-        Source::Header(_) | Source::Method | Source::Route | Source::EnvoyRoute | Source::Client => {
-            Cow::Borrowed(raw)
-        }
+        Source::Header(_)
+        | Source::Metadata(_)
+        | Source::Query(_)
+        | Source::Cookie(_)
+        | Source::Method
+        | Source::Route
+        | Source::EnvoyRoute
+        | Source::Client => Cow::Borrowed(raw),
     };
     Some(value).filter(|value| !value.is_empty())
 }
@@ -99,6 +113,7 @@ impl<'a, A: Attributes> Request<'a, A> {
             address: OnceCell::new(),
             ip: OnceCell::new(),
             client: OnceCell::new(),
+            searched: OnceCell::new(),
         }
     }
 
@@ -120,8 +135,26 @@ impl<'a, A: Attributes> Request<'a, A> {
         *self.client.get_or_init(|| first_present(self, self.descriptors))
     }
 
-    fn source_value(&self, source: &Source) -> Option<&[u8]> {
+    /// What the source of this descriptor has to be searched for, once.
+    fn searched(&self, id: DescriptorId, source: &Source) -> Option<&[u8]> {
+        let all = self.searched.get_or_init(|| vec![OnceCell::new(); self.descriptors.len()]);
+        let found = all.get(usize::from(id.0))?.get_or_init(|| match source {
+            Source::Query(name) => query::parameter(self.attributes.path(), name.as_bytes()),
+            Source::Cookie(name) => cookie::value(self.attributes.cookies(), name.as_bytes()),
+            Source::Metadata(path) => {
+                let raw = self.attributes.metadata(path)?;
+                Some(metadata::text(&raw).into_owned().into())
+            }
+            _ => None,
+        });
+        found.as_deref()
+    }
+
+    fn source_value(&self, id: DescriptorId, source: &Source) -> Option<&[u8]> {
         let value = match source {
+            Source::Metadata(_) | Source::Query(_) | Source::Cookie(_) => {
+                self.searched(id, source)?.trim_ascii()
+            }
             Source::Header(name) => self.attributes.header(name)?.trim_ascii(),
             Source::Ip => {
                 let ip = self.ip.get_or_init(|| self.client_address().map(address::bucket_form));
@@ -144,7 +177,7 @@ impl<'a, A: Attributes> Request<'a, A> {
 impl<A: Attributes> Values for Request<'_, A> {
     fn kind_and_value(&self, id: DescriptorId) -> Option<(DescriptorId, &[u8])> {
         let id = if id == Descriptors::CLIENT { self.client()? } else { id };
-        let value = self.source_value(&self.descriptors.get(id)?.source)?;
+        let value = self.source_value(id, &self.descriptors.get(id)?.source)?;
         Some((id, value))
     }
 

@@ -21,6 +21,7 @@ pub struct RuleSet {
     conditions: Vec<Vec<Compiled>>,
     index: Index,
     header_names: Vec<Box<str>>,
+    reads_cookies: bool,
 }
 
 impl RuleSet {
@@ -34,8 +35,10 @@ impl RuleSet {
         };
         let conditions: Vec<Vec<Compiled>> = rules.iter().map(compile).collect();
         let index = Index::new(&conditions);
-        let header_names = header_names(&descriptors, &rules);
-        Self { descriptors, routes, rules, conditions, index, header_names }
+        let read = sources_read(&descriptors, &rules);
+        let reads_cookies = read.iter().any(|source| matches!(source, Source::Cookie(_)));
+        let header_names = header_names(&read);
+        Self { descriptors, routes, rules, conditions, index, header_names, reads_cookies }
     }
 
     /// Puts the indices of the rules that apply into `into`, which is emptied first: in the order of the file, and of more than
@@ -88,13 +91,20 @@ impl RuleSet {
         &self.header_names
     }
 
+    /// Whether any rule can look at a cookie.
+    #[must_use]
+    pub fn reads_cookies(&self) -> bool {
+        self.reads_cookies
+    }
+
     fn applies(&self, rule: u16, values: &impl Values) -> bool {
         let conditions = self.conditions.get(usize::from(rule));
         conditions.is_some_and(|all| all.iter().all(|condition| condition.holds(values)))
     }
 }
 
-fn header_names(descriptors: &Descriptors, rules: &[Rule]) -> Vec<Box<str>> {
+/// The sources that any rule can look at.
+fn sources_read(descriptors: &Descriptors, rules: &[Rule]) -> Vec<Source> {
     let looked_at = |rule: &Rule| {
         let conditions = rule.conditions.iter().map(|condition| condition.descriptor);
         conditions.chain(rule.key.iter().copied()).collect::<Vec<_>>()
@@ -105,13 +115,15 @@ fn header_names(descriptors: &Descriptors, rules: &[Rule]) -> Vec<Box<str>> {
     }
     ids.sort_unstable();
     ids.dedup();
-    let mut names: Vec<Box<str>> = ids
-        .into_iter()
-        .filter_map(|id| match &descriptors.get(id)?.source {
-            Source::Header(name) => Some(name.clone()),
-            _ => None,
-        })
-        .collect();
+    ids.into_iter().filter_map(|id| Some(descriptors.get(id)?.source.clone())).collect()
+}
+
+fn header_names(read: &[Source]) -> Vec<Box<str>> {
+    let name = |source: &Source| match source {
+        Source::Header(name) => Some(name.clone()),
+        _ => None,
+    };
+    let mut names: Vec<Box<str>> = read.iter().filter_map(name).collect();
     names.sort_unstable();
     names.dedup();
     names

@@ -8,13 +8,16 @@ use protocol::config::{Config, Dialect, Headers, Sidecar};
 const MINIMAL: &str =
     r#"{"rules": [{"id": "all", "algorithm": "TOKEN_BUCKET", "capacity": 10, "refillPerSecond": 5}]}"#;
 
-/// The example of the documentation, but for its metadata and query descriptors.
+/// Something of everything.
 const WHOLE: &str = r#"{
   "domain": "public-api",
   "sidecar": {"cluster": "kota_sidecar", "deadlineMs": 1000},
   "descriptors": {
     "api_key": {"header": "X-Api-Key", "secret": true, "authenticated": true},
     "plan": {"header": "x-plan"},
+    "user": {"metadata": ["envoy.filters.http.jwt_authn", "claims", "sub"]},
+    "tenant": {"query": "tenant"},
+    "session": {"cookie": "sid", "secret": true},
     "ip": {"trustedHops": 1}
   },
   "routes": ["POST /orders", "GET /orders/{id}", "* /public/**"],
@@ -84,6 +87,19 @@ fn all_that_is_written_is_read() {
     let descriptors = config.rules.descriptors();
     let key = descriptors.get(descriptors.find("api_key").unwrap()).unwrap();
     assert_eq!((&key.source, key.secret), (&Source::Header("x-api-key".into()), true));
+
+    for (name, source, secret) in [
+        (
+            "user",
+            Source::Metadata(["envoy.filters.http.jwt_authn", "claims", "sub"].map(Box::from).into()),
+            false,
+        ),
+        ("tenant", Source::Query("tenant".into()), false),
+        ("session", Source::Cookie("sid".into()), true),
+    ] {
+        let found = descriptors.get(descriptors.find(name).unwrap()).unwrap();
+        assert_eq!((&found.source, found.secret), (&source, secret));
+    }
 
     let [gold, others] = config.rules.rules() else { panic!("DISABLED rules are left out") };
     assert_eq!((&*gold.policy, gold.cost, gold.detail.as_deref()), ("gold-orders", 3, Some("Kota doldu.")));
@@ -175,6 +191,22 @@ fn a_match_that_trusts_a_claim_is_warned_of_and_an_authenticated_one_is_not() {
         "$.rules[0].match.plan: trusts what the client says: anybody can send the header x-plan;"
     ));
     assert!(warnings[1].starts_with("$.rules[2].match.plan: "), "{warnings:?}");
+}
+
+#[test]
+fn a_query_and_a_cookie_are_claims_and_metadata_is_none() {
+    let json = r#"{"descriptors": {"user": {"metadata": ["jwt", "sub"]}, "tenant": {"query": "t"}, "session": {"cookie": "s"},
+        "signed": {"cookie": "c", "authenticated": true}},
+        "rules": [{"id": "r", "match": {"user": "u", "tenant": "a", "session": "s", "signed": "s", "client": "u"}, "algorithm": "TOKEN_BUCKET",
+        "capacity": 1, "refillPerSecond": 1}]}"#;
+    let warned: Vec<String> = parse(json).warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(warned.len(), 2, "{warned:?}");
+    for (warning, told) in warned.iter().zip([
+        "$.rules[0].match.tenant: trusts what the client says: anybody can send the query parameter t;",
+        "$.rules[0].match.session: trusts what the client says: anybody can send the cookie s;",
+    ]) {
+        assert!(warning.starts_with(told), "{warned:?}");
+    }
 }
 
 #[test]

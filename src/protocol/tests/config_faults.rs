@@ -179,7 +179,6 @@ fn ca_05_every_bad_field_is_listed_by_its_path() {
         "$.descriptors.org",
         "$.descriptors.path2.header",
         "$.descriptors.ip.trustedHops",
-        "$.descriptors.who.query",
         "$.descriptors.who",
         "$.routes[0]",
         "$.routes[1]",
@@ -260,21 +259,57 @@ fn ca_05_what_matches_nothing_is_refused_with_what_was_meant() {
 }
 
 #[test]
+fn ca_05_a_source_that_is_none_is_refused_with_the_remedy() {
+    const ONE: &str = "$.descriptors.plan: want exactly one source: {\"header\": NAME}, {\"metadata\": [FILTER, KEY, …]}, {\"query\": NAME} or {\"cookie\": NAME}";
+    check_all(
+        r#"{"header": "x-plan"}"#,
+        &[
+            ("{}", ONE),
+            (r#"{"header": "x-plan", "query": "plan"}"#, ONE),
+            (r#"{"secret": true}"#, ONE),
+            (
+                r#"{"cookie": "a b"}"#,
+                r#"$.descriptors.plan.cookie: "a b" is no cookie's name: want letters, digits and !#$%&'*+-.^_`|~"#,
+            ),
+            (r#"{"cookie": ""}"#, "$.descriptors.plan.cookie: is empty"),
+            (r#"{"query": "a\nb"}"#, r#"$.descriptors.plan.query: "a\nb" has a control character"#),
+            (r#"{"query": 7}"#, "$.descriptors.plan.query: want a text, not a number"),
+            (
+                r#"{"metadata": "envoy.filters.http.jwt_authn"}"#,
+                "$.descriptors.plan.metadata: want a list, not a text",
+            ),
+            (
+                r#"{"metadata": ["envoy.filters.http.jwt_authn"]}"#,
+                "$.descriptors.plan.metadata: want a filter's name and at least one key",
+            ),
+            (
+                r#"{"metadata": ["a", "b\u0000c"]}"#,
+                r#"$.descriptors.plan.metadata[1]: "b\0c" has a control character"#,
+            ),
+            (
+                r#"{"metadata": ["1","2","3","4","5","6","7","8","9"]}"#,
+                "$.descriptors.plan.metadata: has 9 items, at most 8 are allowed",
+            ),
+        ],
+    );
+    let unknown = with(r#"{"header": "x-plan"}"#, r#"{"jwt": "plan"}"#);
+    let sources = r#""header", "metadata", "query", "cookie", "secret", "authenticated""#;
+    assert_eq!(
+        unknown,
+        [format!("$.descriptors.plan.jwt: unknown field, want one of {sources}"), ONE.to_owned()]
+    );
+}
+
+#[test]
 fn the_whole_model_is_read_and_what_is_not_decided_yet_is_refused_by_name() {
     let json = r#"{
-        "rulesFrom": "sidecar", "untilRules": "CLOSED", "exemptions": ["/healthz"],
-        "descriptors": {
-            "plan": {"metadata": ["envoy.filters.http.jwt_authn", "claims", "plan"]},
-            "tenant": {"query": "tenant"}, "session": {"cookie": "sid", "secret": true}}}"#;
+        "rulesFrom": "sidecar", "untilRules": "CLOSED", "exemptions": ["/healthz"]}"#;
     assert_eq!(
         faults(json),
         [
             "$.rulesFrom: not in this version",
             "$.untilRules: not in this version",
             "$.exemptions: not in this version",
-            "$.descriptors.plan.metadata: not in this version",
-            "$.descriptors.tenant.query: not in this version",
-            "$.descriptors.session.cookie: not in this version",
         ]
     );
     let json = r#"{"rules": [
@@ -450,9 +485,6 @@ fn nothing_is_offered_that_would_be_refused() {
         "LOCAL",
         "SLIDING_WINDOW",
         "CONCURRENCY",
-        "metadata",
-        "query",
-        "cookie",
         "rulesFrom",
         "untilRules",
         "exemptions",

@@ -24,6 +24,12 @@ impl Attributes for Get {
     fn header(&self, _: &str) -> Option<&[u8]> {
         None
     }
+    fn cookies(&self) -> impl Iterator<Item = &[u8]> {
+        core::iter::empty()
+    }
+    fn metadata(&self, _path: &[Box<str>]) -> Option<Vec<u8>> {
+        None
+    }
     fn method(&self) -> &[u8] {
         b"GET"
     }

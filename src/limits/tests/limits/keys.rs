@@ -92,6 +92,29 @@ fn an_ipv6_client_owns_its_64() {
 }
 
 #[test]
+fn a_query_a_cookie_and_a_claim_make_buckets() {
+    let claimed = |name, value: &[u8]| call("/").claim(name, value);
+    for (call, part, wanted) in [
+        (call("/?x=1&tenant=acme"), "tenant", "tenant=acme"),
+        (call("/?%74enant=%61cme+%20"), "tenant", "tenant=acme"),
+        (call("/?tenant=+"), "tenant", "skip"),
+        (call("/?tenant=a&tenant=a"), "tenant", "skip"),
+        (call("/tenant=a"), "tenant", "skip"),
+        (call("/").header("cookie", "a=1; sid=s1"), "session", "session=s1"),
+        (call("/").header("cookie", "a=1").header("cookie", "sid=\"%731\""), "session", "session=s1"),
+        (call("/").header("cookie", "sid=s1").header("cookie", "sid=s1"), "session", "skip"),
+        (call("/").header("cookie", "sid="), "session", "skip"),
+        (call("/"), "session", "skip"),
+        (claimed("sub", b"u 1"), "sub", "sub=u 1"),
+        (claimed("sub", b" "), "sub", "skip"),
+        (claimed("org", &42_f64.to_le_bytes()), "org", "org=42"),
+        (claimed("sub", b"u1"), "org", "skip"),
+    ] {
+        assert_eq!(key(&call, &[part], Skip), wanted, "{call:?}");
+    }
+}
+
+#[test]
 fn a_key_is_one_whatever_the_spelling_of_the_request() {
     let keys: Vec<_> = ["/orders/7", "//orders/7/?x", "/ORDERS/7", "/orders/%37"]
         .map(|path| key(&call(path), &["route"], Deny))

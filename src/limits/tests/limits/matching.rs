@@ -188,6 +188,26 @@ fn only_headers_that_rules_read_are_named() {
 }
 
 #[test]
+fn cookies_are_kept_only_for_a_rule_that_reads_one() {
+    let by = |name: &str| set(&[], vec![rule("r").keyed(&[name], OnMissingKey::Ip)]).reads_cookies();
+    assert_eq!((by("session"), by("api_key"), by("tenant")), (true, false, false));
+}
+
+#[test]
+fn a_claim_is_asked_for_once_and_only_if_needed() {
+    let by_plan = rule("gold").when("plan", one_of(&["gold"])).when("org", one_of(&["42"]));
+    let by_sub = rule("vip").when("sub", one_of(&["u1"])).keyed(&["sub"], OnMissingKey::Ip);
+    let (plan, both) = (set(&[], vec![by_plan.clone()]), set(&[], vec![by_plan, by_sub]));
+    let call = call("/").claim("sub", "u1").claim("org", 42_f64.to_le_bytes());
+    assert_eq!(matched(&plan, &call.clone().header("x-plan", "gold")), ["gold"]);
+    let request = request(&call, &both);
+    assert_eq!(ids(&both, &request), ["vip"]);
+    assert!(matches!(both.key(both.rule(1).unwrap(), &request), Key::Parts(_)));
+    assert_eq!(ids(&both, &request), ["vip"]);
+    assert_eq!(call.asked_claims.get(), 1, "of `org` nothing is asked: the plan tells enough");
+}
+
+#[test]
 fn the_address_is_asked_for_once_and_only_if_needed() {
     let by_plan = rule("gold").when("plan", one_of(&["gold"]));
     let by_block = rule("inside").when("ip", cidr("203.0.113.0/24")).when("plan", Test::Absent);

@@ -20,7 +20,9 @@ pub(crate) struct Call {
     pub(crate) host: &'static str,
     pub(crate) address: Option<IpAddr>,
     pub(crate) headers: Vec<(&'static str, Vec<u8>)>,
+    pub(crate) claims: Vec<(&'static str, Vec<u8>)>,
     pub(crate) asked_address: Cell<u32>,
+    pub(crate) asked_claims: Cell<u32>,
 }
 
 pub(crate) fn call(path: impl AsRef<[u8]>) -> Call {
@@ -30,7 +32,9 @@ pub(crate) fn call(path: impl AsRef<[u8]>) -> Call {
         host: "api.example.com",
         address: address::parse(b"203.0.113.7"),
         headers: Vec::new(),
+        claims: Vec::new(),
         asked_address: Cell::new(0),
+        asked_claims: Cell::new(0),
     }
 }
 
@@ -49,6 +53,11 @@ impl Call {
         self.headers.push((name, value.as_ref().to_vec()));
         self
     }
+
+    pub(crate) fn claim(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
+        self.claims.push((name, value.as_ref().to_vec()));
+        self
+    }
 }
 
 impl Attributes for Call {
@@ -56,6 +65,17 @@ impl Attributes for Call {
         let mut lines = self.headers.iter().filter(|(header, _)| *header == name);
         let first = lines.next()?;
         lines.next().is_none().then_some(&first.1)
+    }
+
+    fn cookies(&self) -> impl Iterator<Item = &[u8]> {
+        self.headers.iter().filter(|(name, _)| *name == "cookie").map(|(_, line)| line.as_slice())
+    }
+
+    fn metadata(&self, path: &[Box<str>]) -> Option<Vec<u8>> {
+        self.asked_claims.set(self.asked_claims.get() + 1);
+        let [filter, claims, name] = path else { return None };
+        assert_eq!((&**filter, &**claims), ("envoy.filters.http.jwt_authn", "claims"));
+        self.claims.iter().find(|(claim, _)| *claim == &**name).map(|(_, value)| value.clone())
     }
 
     fn method(&self) -> &[u8] {
@@ -80,7 +100,8 @@ impl Attributes for Call {
     }
 }
 
-/// The built-in descriptors, `api_key` (secret), `user`, `plan` and `region`, each from the header of its name.
+/// The built-in descriptors; `api_key` (secret), `user`, `plan` and `region`, each from the header of its name; `tenant` from the
+/// query, `session` from a cookie, and `sub` and `org` from a token's claims.
 pub(crate) fn descriptors() -> Descriptors {
     let mut all = Descriptors::built_in();
     for (name, header) in
@@ -88,6 +109,16 @@ pub(crate) fn descriptors() -> Descriptors {
     {
         let source = Source::Header(header.into());
         all.define(Descriptor { name: name.into(), source, secret: name == "api_key" }).unwrap();
+    }
+    let claim =
+        |name: &str| Source::Metadata(["envoy.filters.http.jwt_authn", "claims", name].map(Box::from).into());
+    for (name, source) in [
+        ("tenant", Source::Query("tenant".into())),
+        ("session", Source::Cookie("sid".into())),
+        ("sub", claim("sub")),
+        ("org", claim("org")),
+    ] {
+        all.define(Descriptor { name: name.into(), source, secret: false }).unwrap();
     }
     all
 }

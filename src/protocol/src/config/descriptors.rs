@@ -14,8 +14,8 @@ const NAME_MAX: usize = 128;
 /// The most segments of a metadata path.
 const SEGMENTS_MAX: usize = 8;
 
-/// What a descriptor needs; of the sources only `header` is in this version.
-const ONE_SOURCE: &str = "want exactly one source: {\"header\": NAME}";
+/// What a descriptor needs.
+const ONE_SOURCE: &str = "want exactly one source: {\"header\": NAME}, {\"metadata\": [FILTER, KEY, …]}, {\"query\": NAME} or {\"cookie\": NAME}";
 
 /// What `descriptors` says.
 pub(super) struct Defined {
@@ -97,24 +97,18 @@ fn origin(fields: &Fields<'_>, spot: &Spot<'_>) -> Option<Origin> {
         let name = text::header_name(&spot)?;
         Some(Origin { claim: Some(format!("the header {name}")), source: Source::Header(name) })
     });
-    let unread = |claim| Some(Origin { source: Source::Header("".into()), claim });
-    let metadata = fields.get("metadata").map(|spot| {
-        let items = spot.list(SEGMENTS_MAX)?;
-        if items.len() < 2 {
-            spot.fault("want a filter's name and at least one key");
-        }
-        spot.each(items, |_, segment| {
-            segment.text(NAME_MAX);
-        });
-        unread(None)
-    });
+    // What a filter has put there is taken for verified; that is what `jwt_authn` does.
+    let metadata = fields
+        .get("metadata")
+        .map(|spot| metadata(&spot).map(|path| Origin { source: Source::Metadata(path), claim: None }));
     let query = fields.get("query").map(|spot| {
         let name = spot.text(NAME_MAX)?;
-        unread(Some(format!("the query parameter {}", excerpt(name))))
+        let claim = Some(format!("the query parameter {}", excerpt(name)));
+        Some(Origin { source: Source::Query(name.into()), claim })
     });
     let cookie = fields.get("cookie").map(|spot| {
-        let name = spot.text(NAME_MAX)?;
-        unread(Some(format!("the cookie {}", excerpt(name))))
+        let name = text::cookie_name(&spot)?;
+        Some(Origin { claim: Some(format!("the cookie {name}")), source: Source::Cookie(name) })
     });
     let mut given = [header, metadata, query, cookie].into_iter().flatten();
     let first = given.next();
@@ -122,4 +116,15 @@ fn origin(fields: &Fields<'_>, spot: &Spot<'_>) -> Option<Origin> {
         spot.fault(ONE_SOURCE);
     }
     first.flatten()
+}
+
+/// The name of the filter that wrote it, and the keys below.
+fn metadata(spot: &Spot<'_>) -> Option<Box<[Box<str>]>> {
+    let items = spot.list(SEGMENTS_MAX)?;
+    if items.len() < 2 {
+        spot.fault("want a filter's name and at least one key");
+    }
+    let mut path = Vec::with_capacity(items.len());
+    spot.each(items, |_, segment| path.extend(segment.text(NAME_MAX).map(Box::from)));
+    Some(path.into())
 }

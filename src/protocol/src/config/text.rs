@@ -51,6 +51,19 @@ pub(super) fn header_name(spot: &Spot<'_>) -> Option<Box<str>> {
     }
 }
 
+/// A cookie's name, in the letter case that it has.
+pub(super) fn cookie_name(spot: &Spot<'_>) -> Option<Box<str>> {
+    let text = spot.text(HEADER_NAME_MAX)?;
+    if text.bytes().all(is_token) {
+        return Some(text.into());
+    }
+    spot.fault(format_args!(
+        "\"{}\" is no cookie's name: want letters, digits and !#$%&'*+-.^_`|~",
+        excerpt(text)
+    ));
+    None
+}
+
 /// Notes a fault unless the text is a known method. They are case-sensitive (RFC 9110 §9.1): `get` is another method than `GET`,
 /// and one that is never seen.
 pub(super) fn is_method(spot: &Spot<'_>, text: &str) -> bool {
