@@ -101,7 +101,7 @@ impl Metrics {
         registry.register("batch_checks", "Checks per batch", inner.batch_checks.clone());
         registry.register(
             "script_loads",
-            "Times the script was sent to the store",
+            "Times the scripts were sent to the store",
             inner.script_loads.clone(),
         );
         registry.register("store_connects", "Connections made to the store", inner.reconnects.clone());
@@ -147,7 +147,7 @@ impl Metrics {
         self.inner.script_seconds.observe(took.as_secs_f64());
     }
 
-    /// The script was sent to the store.
+    /// The scripts were sent to the store.
     pub fn script_load(&self) {
         self.inner.script_loads.inc();
     }

@@ -4,6 +4,7 @@ use crate::ask::{Rule, admitted, all, one, rule, store, unknown, until, up};
 use kota_integration::redis::{Redis as Server, Reply};
 use kota_integration::workdir::Workdir;
 use protocol::batch::Unknown;
+use sidecar::store::redis::SCRIPTS;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -43,7 +44,7 @@ async fn lr_01_a_forgotten_script_is_sent_once_and_nobody_notices() {
     for client in clients {
         client.await.unwrap();
     }
-    assert_eq!(server.calls("script|load"), FLUSHES + 1);
+    assert_eq!(server.calls("script|load"), (FLUSHES + 1) * SCRIPTS as u64);
 }
 
 /// LR-06: connections die at any moment, and no key is left without an end.

@@ -1,5 +1,6 @@
 //! A check as a call of the script, and its reply as an answer.
 
+use super::scripts::ScriptId;
 use crate::asks::{Ask, Asks};
 use limits::decision::Limit;
 use protocol::batch::{Answer, Outcome, Verdict};
@@ -19,6 +20,10 @@ const NO_RIGHT_IN_SCRIPT: [&str; 2] =
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
+    /// There is no connection; the call was not sent.
+    Away,
+    /// The connection was lost; the call may have run.
+    Lost,
     /// The server does not know the script; the call did not run.
     NoScript,
     /// The user lacks a right; Redis does not always say which.
@@ -28,20 +33,20 @@ pub(super) enum Refusal {
 }
 
 /// The calls of these checks.
-pub(super) fn pipeline(sha: &str, asks: &Asks, checks: &[usize]) -> Pipeline {
+pub(super) fn pipeline(asks: &Asks, checks: &[usize]) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(checks.len());
     for &index in checks {
-        pipeline.add_command(command(sha, asks, asks.check(index)));
+        pipeline.add_command(command(asks, asks.check(index)));
     }
     pipeline
 }
 
 /// The call of one check, by the server's clock.
-pub(super) fn command(sha: &str, asks: &Asks, check: &[Ask]) -> Cmd {
+pub(super) fn command(asks: &Asks, check: &[Ask]) -> Cmd {
     let rules = check.len();
     let keys_bytes: usize = check.iter().map(|ask| asks.key(ask).len()).sum();
     let mut command = Cmd::with_capacity(4 + rules * (1 + ARGS_PER_RULE), 64 + keys_bytes + rules * 48);
-    command.arg("EVALSHA").arg(sha).arg(rules);
+    command.arg("EVALSHA").arg(ScriptId::Decide.sha()).arg(rules);
     for ask in check {
         command.arg(asks.key(ask));
     }
@@ -120,7 +125,7 @@ impl Refusal {
     /// Whether the server, or who we are there, is not what it was when the connection was checked.
     pub(super) fn wants_a_check(&self) -> bool {
         match self {
-            Self::NoScript => false,
+            Self::Away | Self::Lost | Self::NoScript => false,
             Self::NoRight => true,
             Self::Other(code) => matches!(code.as_str(), "NOAUTH" | "READONLY" | "WRONGPASS"),
         }
@@ -130,6 +135,8 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Away => write!(out, "there is no connection"),
+            Self::Lost => write!(out, "the connection was lost"),
             Self::NoScript => write!(out, "NOSCRIPT"),
             Self::NoRight => write!(out, "its user lacks a right; grant {RIGHTS}"),
             Self::Other(code) => write!(out, "{code}"),
@@ -155,7 +162,7 @@ mod tests {
         let bucket = TokenBucket::new(7, Refill::NEVER, 60).unwrap();
         asks.call(Limit::TokenBucket(bucket), 1, true, |into| into.extend_from_slice(b"b"));
         assert!(asks.end_check());
-        let packed = command("f00", &asks, asks.check(0)).get_packed_command();
+        let packed = command(&asks, asks.check(0)).get_packed_command();
         let words: Vec<String> = String::from_utf8(packed)
             .unwrap()
             .split("\r\n")
@@ -163,8 +170,8 @@ mod tests {
             .filter(|line| !line.starts_with('$'))
             .map(str::to_owned)
             .collect();
-        let wanted = "EVALSHA f00 2 a b  tb1 e 3 100 1 2 0 tb1 s 1 7 0 1 60000 ";
-        assert_eq!(words.join(" "), wanted);
+        let wanted = "2 a b  tb1 e 3 100 1 2 0 tb1 s 1 7 0 1 60000 ";
+        assert_eq!(words.join(" "), format!("EVALSHA {} {wanted}", ScriptId::Decide.sha()));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! denied, a replica) refuses this one first, and by name.
 
 use super::call;
-use super::script::Script;
+use super::scripts::Scripts;
 use crate::asks::Asks;
 use crate::store::Status;
 use limits::decision::Limit;
@@ -25,40 +25,41 @@ const CALL: &str = "EVALSHA of the script, which calls TIME, MGET and SET on key
 ///
 /// # Errors
 /// What is in the way, as a status.
-pub(super) async fn check(script: &Arc<Script>, connection: &MultiplexedConnection) -> Result<(), Status> {
+pub(super) async fn check(scripts: &Arc<Scripts>, connection: &MultiplexedConnection) -> Result<(), Status> {
     version(connection.clone()).await?;
     clock(connection.clone()).await?;
-    if script.sha().is_none() {
-        load(script, 0, connection).await?;
+    // The first time in any case: it shows whether that is allowed.
+    if scripts.generation() == 0 {
+        load(scripts, 0, connection).await?;
     }
-    // Twice, in case the server had forgotten the script.
+    // Twice, in case the server had forgotten the scripts.
     for _ in 0..2 {
-        let generation = script.generation();
-        match probe(script, connection.clone()).await? {
-            Some(_) => return Ok(()),
-            None => load(script, generation, connection).await?,
+        let generation = scripts.generation();
+        match probe(connection.clone()).await? {
+            Some(()) => return Ok(()),
+            None => load(scripts, generation, connection).await?,
         }
     }
-    Err(Status::Away("the server keeps forgetting the script".to_owned()))
+    Err(Status::Away("the server keeps forgetting the scripts".to_owned()))
 }
 
 async fn load(
-    script: &Arc<Script>,
+    scripts: &Arc<Scripts>,
     generation: u64,
     connection: &MultiplexedConnection,
 ) -> Result<(), Status> {
-    script.load_after(generation, connection.clone()).await.map_err(|error| status("SCRIPT LOAD", &error))
+    scripts.load_after(generation, connection.clone()).await.map_err(|error| status("SCRIPT LOAD", &error))
 }
 
 /// Runs the script. `None` if the server does not know it.
-async fn probe(script: &Arc<Script>, mut connection: MultiplexedConnection) -> Result<Option<()>, Status> {
+async fn probe(mut connection: MultiplexedConnection) -> Result<Option<()>, Status> {
     let unfit = |text: &str| Status::Unfit(text.to_owned());
     let mut asks = Asks::default();
     let limit = Refill::new(1_000_000, 1).and_then(|refill| TokenBucket::new(1_000_000, refill, 0).ok());
-    let (Some(limit), Some(sha)) = (limit, script.sha()) else { return Ok(None) };
+    let limit = limit.ok_or_else(|| unfit("no bucket to try it on"))?;
     asks.call(Limit::TokenBucket(limit), 1, false, |into| into.extend_from_slice(PROBE_KEY));
     asks.end_check();
-    let command = call::command(sha, &asks, asks.check(0));
+    let command = call::command(&asks, asks.check(0));
     match connection.send_packed_command(&command).await {
         Ok(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript) => Ok(None),
         Ok(Value::ServerError(error)) => Err(status(CALL, &error.into())),

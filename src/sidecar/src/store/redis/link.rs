@@ -2,7 +2,7 @@
 
 use super::call::Refusal;
 use super::check::{check, status};
-use super::script::Script;
+use super::scripts::Scripts;
 use super::target::Target;
 use crate::metrics::Metrics;
 use crate::store::{Health, Status};
@@ -47,7 +47,7 @@ pub(super) struct Lease {
 struct Keeper {
     link: Arc<Link>,
     target: Target,
-    script: Arc<Script>,
+    scripts: Arc<Scripts>,
     health: Health,
     metrics: Metrics,
 }
@@ -57,7 +57,7 @@ struct Keeper {
 impl Link {
     pub(super) fn spawn(
         target: Target,
-        script: Arc<Script>,
+        scripts: Arc<Scripts>,
         answering: Arc<AtomicUsize>,
         health: Health,
         metrics: Metrics,
@@ -70,7 +70,7 @@ impl Link {
             failed: Notify::new(),
             task: OnceLock::new(),
         });
-        let keeper = Keeper { link: Arc::clone(&link), target, script, health, metrics };
+        let keeper = Keeper { link: Arc::clone(&link), target, scripts, health, metrics };
         let task = tokio::spawn(keeper.keep()).abort_handle();
         link.task.get_or_init(|| task);
         link
@@ -184,7 +184,7 @@ impl Keeper {
                 .await
                 .map_err(|error| status("connect", &error))?;
             self.metrics.connect();
-            check(&self.script, &connection).await?;
+            check(&self.scripts, &connection).await?;
             Ok(connection)
         };
         let late = |_| Status::Away(format!("no answer within {} ms", OPEN_TIME.as_millis()));
