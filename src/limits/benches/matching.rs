@@ -9,7 +9,7 @@ use limits::key::Key;
 use limits::refill::Refill;
 use limits::request::{Attributes, Request};
 use limits::route::{Route, Routes};
-use limits::rule::{Condition, FailMode, Mode, OnMissingKey, Rule, Test};
+use limits::rule::{Condition, FailMode, Group, Mode, OnMissingKey, Rule, Test};
 use limits::ruleset::RuleSet;
 use limits::token_bucket::TokenBucket;
 use std::hint::black_box;
@@ -102,6 +102,21 @@ fn one_of(value: &str) -> Test {
 }
 
 fn rules(count: usize, shape: Shape) -> RuleSet {
+    build(count, |n| (shape(n / 2), None))
+}
+
+/// A rule for everybody, and a group of a default with an exception for each of so many clients; in the reversed order of the file, so
+/// that the default is found last.
+fn exceptions(count: usize) -> RuleSet {
+    let group = |priority| Some(Group { id: "quota".into(), priority });
+    build(count, |n| match count - 1 - n {
+        0 => (Vec::new(), None),
+        1 => (Vec::new(), group(0)),
+        n => (vec![("api_key", one_of(&format!("key-{n:05}")))], group(1)),
+    })
+}
+
+fn build(count: usize, rule_of: impl Fn(usize) -> (Vec<(&'static str, Test)>, Option<Group>)) -> RuleSet {
     let mut descriptors = Descriptors::built_in();
     for (name, header) in [("api_key", "x-api-key"), ("user", "x-user"), ("plan", "x-plan")] {
         descriptors.define(Descriptor {
@@ -113,8 +128,9 @@ fn rules(count: usize, shape: Shape) -> RuleSet {
     let bucket = TokenBucket::new(100, Refill::from_decimal("10").unwrap(), 0).unwrap();
     let mut routes = vec![Route::parse("GET /").unwrap()];
     let rule = |n: usize| {
+        let (tests, group) = rule_of(n);
         let mut conditions = Vec::new();
-        for (name, test) in shape(n / 2) {
+        for (name, test) in tests {
             if let ("route", Test::OneOf(values)) = (name, &test) {
                 routes.extend(values.iter().map(|text| Route::parse(str::from_utf8(text).unwrap()).unwrap()));
             }
@@ -130,6 +146,7 @@ fn rules(count: usize, shape: Shape) -> RuleSet {
             mode: Mode::Enforce,
             fail_mode: FailMode::Open,
             on_missing_key: OnMissingKey::Ip,
+            group,
             detail: None,
         }
     };
@@ -147,16 +164,21 @@ fn decide_keys(set: &RuleSet, call: &Call, found: &mut Vec<u16>) -> usize {
 
 fn matching(criterion: &mut Criterion) {
     for (name, shape) in SHAPES {
-        let mut group = criterion.benchmark_group(format!("2_rules_among/{name}"));
-        let call = Call::new(name);
-        for count in [10, 1_000, 10_000] {
-            let set = rules(count, shape);
-            let mut found = Vec::new();
-            assert_eq!(decide_keys(&set, &call, &mut found), 2, "{name} among {count}");
-            group.bench_function(BenchmarkId::from_parameter(count), |bencher| {
-                bencher.iter(|| decide_keys(&set, black_box(&call), &mut found));
-            });
-        }
+        among(criterion, name, |count| rules(count, shape));
+    }
+    among(criterion, "exceptions_of_a_group", exceptions);
+}
+
+fn among(criterion: &mut Criterion, name: &str, rules: impl Fn(usize) -> RuleSet) {
+    let mut group = criterion.benchmark_group(format!("2_rules_among/{name}"));
+    let call = Call::new(name);
+    for count in [10, 1_000, 10_000] {
+        let set = rules(count);
+        let mut found = Vec::new();
+        assert_eq!(decide_keys(&set, &call, &mut found), 2, "{name} among {count}");
+        group.bench_function(BenchmarkId::from_parameter(count), |bencher| {
+            bencher.iter(|| decide_keys(&set, black_box(&call), &mut found));
+        });
     }
 }
 

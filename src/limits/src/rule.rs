@@ -36,7 +36,7 @@ pub enum FailMode {
 pub enum OnMissingKey {
     /// The client's address takes the place of the missing part.
     Ip,
-    /// The rule does not apply.
+    /// The rule does not apply, and displaces no other of its group.
     Skip,
     /// All such requests share one bucket.
     Shared,
@@ -66,6 +66,15 @@ pub struct Condition {
     pub test: Test,
 }
 
+/// A rule's place among others of which only one applies to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Names the group, as a rule's id is written.
+    pub id: Arc<str>,
+    /// The highest wins, of equal ones the first in the order of the file. 0 to 1,000,000.
+    pub priority: u32,
+}
+
 /// A rule that is not DISABLED.
 #[derive(Clone, Debug)]
 pub struct Rule {
@@ -87,6 +96,8 @@ pub struct Rule {
     pub fail_mode: FailMode,
     /// What is done without a key.
     pub on_missing_key: OnMissingKey,
+    /// The group of rules that it is one of, if any.
+    pub group: Option<Group>,
     /// The sentence in a denial's body, instead of the default.
     pub detail: Option<Arc<str>>,
 }

@@ -4,12 +4,14 @@ use crate::descriptor::{DescriptorId, Descriptors, Source};
 use crate::key::Key;
 use crate::request::Values;
 use crate::route::Routes;
-use crate::rule::{RULES_MAX, RULES_PER_REQUEST_MAX, Rule};
+use crate::rule::{OnMissingKey, RULES_MAX, RULES_PER_REQUEST_MAX, Rule};
 
 mod condition;
+mod groups;
 mod index;
 
 use condition::Compiled;
+use groups::Groups;
 use index::Index;
 
 /// Descriptors, routes and rules that belong together.
@@ -20,6 +22,7 @@ pub struct RuleSet {
     rules: Vec<Rule>,
     conditions: Vec<Vec<Compiled>>,
     index: Index,
+    groups: Groups,
     header_names: Vec<Box<str>>,
     reads_cookies: bool,
 }
@@ -35,24 +38,42 @@ impl RuleSet {
         };
         let conditions: Vec<Vec<Compiled>> = rules.iter().map(compile).collect();
         let index = Index::new(&conditions);
+        let groups = Groups::new(&rules);
         let read = sources_read(&descriptors, &rules);
         let reads_cookies = read.iter().any(|source| matches!(source, Source::Cookie(_)));
         let header_names = header_names(&read);
-        Self { descriptors, routes, rules, conditions, index, header_names, reads_cookies }
+        Self { descriptors, routes, rules, conditions, index, groups, header_names, reads_cookies }
     }
 
-    /// Puts the indices of the rules that apply into `into`, which is emptied first: in the order of the file, and of more than
-    /// [`RULES_PER_REQUEST_MAX`] the first so many.
+    /// Puts the indices of the rules that apply into `into`, which is emptied first: in the order of the file, of each group the best
+    /// one, and of more than [`RULES_PER_REQUEST_MAX`] the first so many.
     pub fn matching(&self, values: &impl Values, into: &mut Vec<u16>) {
         into.clear();
-        self.index.candidates(values, |list| {
-            // A list is in the order of the file, so that its first hits are all that can count.
-            let hits = list.iter().filter(|rule| self.applies(**rule, values));
-            into.extend(hits.take(RULES_PER_REQUEST_MAX));
-        });
+        self.index.candidates(values, |list| self.take(list, values, into));
         into.sort_unstable();
         into.dedup();
+        if !self.groups.is_empty() {
+            self.groups.resolve(into);
+            into.sort_unstable();
+        }
         into.truncate(RULES_PER_REQUEST_MAX);
+    }
+
+    /// Adds what applies of a list. It is in the order of the file, so that of the rules without a group the first hits are all that can
+    /// count; of a group any of them may.
+    fn take(&self, list: &[u16], values: &impl Values, into: &mut Vec<u16>) {
+        let mut room = RULES_PER_REQUEST_MAX;
+        for &rule in list {
+            let grouped = self.groups.hold(rule);
+            if room == 0 && !grouped {
+                if self.groups.is_empty() {
+                    break;
+                }
+            } else if self.applies(rule, values) {
+                into.push(rule);
+                room = room.saturating_sub(usize::from(!grouped));
+            }
+        }
     }
 
     /// The bucket of a rule for a request.
@@ -100,7 +121,13 @@ impl RuleSet {
     fn applies(&self, rule: u16, values: &impl Values) -> bool {
         let conditions = self.conditions.get(usize::from(rule));
         conditions.is_some_and(|all| all.iter().all(|condition| condition.holds(values)))
+            && self.rule(rule).is_some_and(|rule| has_key(rule, values))
     }
+}
+
+/// Whether a request has what the rule can't do without.
+fn has_key(rule: &Rule, values: &impl Values) -> bool {
+    rule.on_missing_key != OnMissingKey::Skip || rule.key.iter().all(|part| values.value(*part).is_some())
 }
 
 /// The sources that any rule can look at.

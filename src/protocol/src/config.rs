@@ -18,6 +18,7 @@ use crate::json::fault::excerpt;
 
 use crate::json::spot::{Fields, Notes, Spot};
 use crate::json::tree::Node;
+use hashbrown::HashMap;
 use limits::rule::RULES_MAX;
 use limits::ruleset::RuleSet;
 use routes::RouteTable;
@@ -155,12 +156,12 @@ fn read(spot: &Spot<'_>, version: String) -> Option<Config> {
     let sidecar = sidecar(&fields);
     let headers = headers(&fields);
     let problem_type = problem_type(&fields);
-    let pods = fields.get("pods").and_then(|spot| small(&spot, 1, PODS_MAX)).unwrap_or(1);
+    let pods = fields.get("pods").and_then(|spot| spot.small(1..=PODS_MAX, "")).unwrap_or(1);
     exemptions(&fields);
     let descriptors = descriptors::read(fields.get("descriptors"));
     let trusted_hops = descriptors.trusted_hops;
     let routes = RouteTable::read(fields.get("routes"));
-    let mut scope = Scope { domain, descriptors, routes, ids: hashbrown::HashMap::new() };
+    let mut scope = Scope { domain, descriptors, routes, ids: HashMap::new(), groups: HashMap::new() };
     let (rules, disabled) = rules(&fields, &mut scope);
     Some(Config {
         domain: scope.domain,
@@ -196,6 +197,7 @@ fn rules(fields: &Fields<'_>, scope: &mut Scope) -> (Vec<limits::rule::Rule>, us
             Some(Parsed::Disabled) => disabled = disabled.saturating_add(1),
             None => {}
         });
+        spot.each(items, |_, spot| rule::warn_of_lone_group(spot, scope));
     }
     (active, disabled)
 }
@@ -209,7 +211,7 @@ fn sidecar(fields: &Fields<'_>) -> Sidecar {
             sidecar.cluster = cluster.to_owned();
         }
         if let Some(deadline) =
-            fields.get("deadlineMs").and_then(|spot| small(&spot, DEADLINE_MS_MIN, DEADLINE_MS_MAX))
+            fields.get("deadlineMs").and_then(|spot| spot.small(DEADLINE_MS_MIN..=DEADLINE_MS_MAX, ""))
         {
             sidecar.deadline_ms = deadline;
         }
@@ -253,8 +255,4 @@ fn exemptions(fields: &Fields<'_>) {
             }
         });
     }
-}
-
-fn small(spot: &Spot<'_>, least: u32, most: u32) -> Option<u32> {
-    u32::try_from(spot.whole(u64::from(least)..=u64::from(most), "")?).ok()
 }

@@ -2,7 +2,7 @@
 
 use limits::decision::Limit;
 use limits::descriptor::Source;
-use limits::rule::{FailMode, Mode, OnMissingKey, Rule, Test};
+use limits::rule::{FailMode, Group, Mode, OnMissingKey, Rule, Test};
 use protocol::config::{Config, Dialect, Headers, Sidecar};
 
 const MINIMAL: &str =
@@ -191,6 +191,35 @@ fn a_match_that_trusts_a_claim_is_warned_of_and_an_authenticated_one_is_not() {
         "$.rules[0].match.plan: trusts what the client says: anybody can send the header x-plan;"
     ));
     assert!(warnings[1].starts_with("$.rules[2].match.plan: "), "{warnings:?}");
+}
+
+#[test]
+fn a_rule_may_be_one_of_a_group_and_a_lone_one_is_warned_of() {
+    let json = |second: &str| {
+        let rule = |id: &str, group: &str| {
+            format!(
+                r#"{{"id": "{id}", {group}, "algorithm": "TOKEN_BUCKET", "capacity": 1, "refillPerSecond": 1}}"#
+            )
+        };
+        format!(
+            r#"{{"rules": [{}, {}]}}"#,
+            rule("a", r#""group": "quota""#),
+            rule("b", &format!(r#""group": "{second}", "priority": 7"#))
+        )
+    };
+    let group = |id: &str, priority| Some(Group { id: id.into(), priority });
+    let config = parse(&json("quota"));
+    let groups: Vec<_> = config.rules.rules().iter().map(|rule| rule.group.clone()).collect();
+    assert_eq!(groups, [group("quota", 0), group("quota", 7)]);
+    assert!(config.warnings().is_empty());
+    let warned: Vec<String> = parse(&json("quotas")).warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warned,
+        [
+            r#"$.rules[0]: no other rule is in the group "quota"; is it misspelt?"#,
+            r#"$.rules[1]: no other rule is in the group "quotas"; is it misspelt?"#,
+        ]
+    );
 }
 
 #[test]

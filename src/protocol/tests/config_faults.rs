@@ -316,7 +316,7 @@ fn the_whole_model_is_read_and_what_is_not_decided_yet_is_refused_by_name() {
         {"id": "a", "algorithm": "SLIDING_WINDOW", "capacity": 10, "windowSeconds": 60},
         {"id": "b", "algorithm": "CONCURRENCY", "capacity": 10, "leaseSeconds": 30, "failMode": "LOCAL"},
         {"id": "c", "algorithm": "TOKEN_BUCKET", "capacity": 10, "refillPerSecond": 5,
-         "lease": {"tokens": 50, "seconds": 1}, "preLimit": {"factor": 1.5}, "group": "plan", "priority": 2,
+         "lease": {"tokens": 50, "seconds": 1}, "preLimit": {"factor": 1.5},
          "penalty": {"rule": "a", "denials": 100, "withinSeconds": 60, "forSeconds": 600}, "regions": {"eu": 1}},
         {"id": "d", "algorithm": "TOKEN_BUCKET", "capacity": 10, "refillPerSecond": 5, "cost": {"header": "x-cost", "max": 5}},
         {"id": "e", "algorithm": "TOKEN_BUCKET", "capacity": 10, "refillPerSecond": 5, "cost": {"body": 1024}},
@@ -330,8 +330,6 @@ fn the_whole_model_is_read_and_what_is_not_decided_yet_is_refused_by_name() {
             r#"$.rules[1].failMode: "LOCAL" is not in this version"#,
             "$.rules[2].lease: not in this version",
             "$.rules[2].preLimit: not in this version",
-            "$.rules[2].group: not in this version",
-            "$.rules[2].priority: not in this version",
             "$.rules[2].penalty: not in this version",
             "$.rules[2].regions: not in this version",
             "$.rules[3].cost.header: not in this version",
@@ -363,6 +361,31 @@ fn what_is_not_decided_yet_is_checked_all_the_same() {
             .any(|fault| fault.starts_with(&format!("{path}: ")) && !fault.ends_with("this version"));
         assert!(genuine, "{field}: {found:?}");
     }
+}
+
+#[test]
+fn ca_05_a_place_in_a_group_is_checked() {
+    check_all(
+        r#""match": {}"#,
+        &[
+            (
+                r#""match": {}, "group": "g", "priority": 1000001"#,
+                "$.rules[0].priority: 1000001 is out of range, want 0 to 1000000",
+            ),
+            (
+                r#""match": {}, "group": "g", "priority": 1.5"#,
+                "$.rules[0].priority: 1.5 is not a whole number",
+            ),
+            (
+                r#""match": {}, "priority": 1"#,
+                r#"$.rules[0].priority: has a meaning only within a group; say "group" too, or leave it out"#,
+            ),
+            (
+                r#""match": {}, "group": "A""#,
+                r#"$.rules[0].group: "A" is no id: want lower-case letters, digits, - and _, a letter or a digit first"#,
+            ),
+        ],
+    );
 }
 
 #[test]
@@ -488,8 +511,6 @@ fn nothing_is_offered_that_would_be_refused() {
         "rulesFrom",
         "untilRules",
         "exemptions",
-        "group",
-        "priority",
         "lease",
         "preLimit",
         "penalty",

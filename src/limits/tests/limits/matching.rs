@@ -175,6 +175,82 @@ fn of_too_many_rules_the_first_apply() {
 }
 
 #[test]
+fn mk_14_an_exception_takes_the_place_of_the_default() {
+    let set = set(
+        &[],
+        vec![
+            rule("default").keyed(&["user"], OnMissingKey::Ip).in_group("quota", 0),
+            rule("exception")
+                .when("user", one_of(&["client-a"]))
+                .keyed(&["user"], OnMissingKey::Ip)
+                .in_group("quota", 10),
+            rule("beside"),
+        ],
+    );
+    check(
+        &set,
+        &[
+            (call("/").header("x-user", "client-a"), &["exception", "beside"]),
+            (call("/").header("x-user", "client-z"), &["default", "beside"]),
+            (call("/"), &["default", "beside"]),
+        ],
+    );
+}
+
+#[test]
+fn of_equal_priorities_the_first_in_the_file_wins_and_groups_do_not_mix() {
+    let set = set(
+        &[],
+        vec![
+            rule("low").in_group("g", 1),
+            rule("first").in_group("g", 2),
+            rule("second").in_group("g", 2),
+            rule("other").in_group("h", 0),
+            rule("free"),
+        ],
+    );
+    assert_eq!(matched(&set, &call("/")), ["first", "other", "free"]);
+}
+
+#[test]
+fn a_shadow_rule_applies_where_it_would_win_and_displaces_nothing() {
+    let set = set(
+        &[],
+        vec![
+            rule("best").shadow().in_group("g", 3),
+            rule("good").shadow().in_group("g", 2),
+            rule("enforced").in_group("g", 2),
+            rule("late").shadow().in_group("g", 2),
+            rule("less").in_group("g", 1),
+            rule("least").shadow().in_group("g", 0),
+        ],
+    );
+    assert_eq!(matched(&set, &call("/")), ["best", "good", "enforced"]);
+}
+
+#[test]
+fn what_is_skipped_for_lack_of_its_key_displaces_nothing_and_takes_no_room() {
+    let skips = |name: &str| rule(name).keyed(&["ip", "api_key"], OnMissingKey::Skip).in_group("g", 5);
+    let set_of = |rules| set(&[], rules);
+    let grouped = set_of(vec![rule("default").in_group("g", 0), skips("keyed")]);
+    assert_eq!(matched(&grouped, &call("/")), ["default"]);
+    assert_eq!(matched(&grouped, &call("/").header("x-api-key", "k")), ["keyed"]);
+    let many =
+        (0..RULES_PER_REQUEST_MAX).map(|n| rule(&format!("s{n}")).keyed(&["api_key"], OnMissingKey::Skip));
+    let crowded = set_of(many.chain([rule("last")]).collect());
+    assert_eq!(matched(&crowded, &call("/")), ["last"]);
+}
+
+#[test]
+fn a_group_is_resolved_before_rules_are_cut_off() {
+    let many = (0..100).map(|n| rule(&format!("g{n}")).in_group("g", n));
+    let first = (0..RULES_PER_REQUEST_MAX - 1).map(|n| rule(&format!("r{n}")));
+    let set = set(&[], first.chain(many).chain([rule("last")]).collect());
+    let found = matched(&set, &call("/"));
+    assert_eq!((found.len(), found[RULES_PER_REQUEST_MAX - 1]), (RULES_PER_REQUEST_MAX, "g99"));
+}
+
+#[test]
 fn only_headers_that_rules_read_are_named() {
     let ip = |name: &str| rule(name).keyed(&["ip"], OnMissingKey::Ip);
     let names = |rules| set(&[], rules).header_names().join(" ");

@@ -2,7 +2,7 @@
 
 use crate::support::{Call, RuleExt, call, cidr, id, ids, one_of, prefix, request, rule, set};
 use limits::request::Values;
-use limits::rule::{RULES_PER_REQUEST_MAX, Rule, Test};
+use limits::rule::{Mode, OnMissingKey, RULES_PER_REQUEST_MAX, Rule, Test};
 use limits::ruleset::RuleSet;
 use proptest::prelude::*;
 
@@ -30,9 +30,20 @@ fn condition() -> impl Strategy<Value = (&'static str, Test)> {
 
 fn rules() -> impl Strategy<Value = Vec<Rule>> {
     let conditions = prop::collection::vec(condition(), 0..4);
-    prop::collection::vec(conditions, 0..60).prop_map(|all| {
-        let build = |(n, conditions): (usize, Vec<_>)| {
-            conditions.into_iter().fold(rule(&format!("r{n}")), |rule, (name, test)| rule.when(name, test))
+    let group = prop::option::of((prop::sample::select(&["g", "h"][..]), 0..3_u32));
+    prop::collection::vec((conditions, group, 0..4_u8), 0..60).prop_map(|all| {
+        let build = |(n, (conditions, group, kind)): (usize, (Vec<_>, Option<_>, u8))| {
+            let mut rule = conditions
+                .into_iter()
+                .fold(rule(&format!("r{n}")), |rule, (name, test)| rule.when(name, test));
+            if let Some((group, priority)) = group {
+                rule = rule.in_group(group, priority);
+            }
+            match kind {
+                0 => rule.shadow(),
+                1 => rule.keyed(&["plan"], OnMissingKey::Skip),
+                _ => rule,
+            }
         };
         all.into_iter().enumerate().map(build).collect()
     })
@@ -64,8 +75,23 @@ fn applies(rule: &Rule, values: &impl Values) -> bool {
     })
 }
 
+/// Whether `other` takes the place of `rule`; both apply.
+fn displaces((other_at, other): (usize, &Rule), (at, rule): (usize, &Rule)) -> bool {
+    let (Some(group), Some(other_group)) = (&rule.group, &other.group) else { return false };
+    let rank = |at, priority| (priority, std::cmp::Reverse(at));
+    other_group.id == group.id
+        && other.mode == Mode::Enforce
+        && rank(other_at, other_group.priority) > rank(at, group.priority)
+}
+
 fn by_looking_at_all<'s>(set: &'s RuleSet, values: &impl Values) -> Vec<&'s str> {
-    let all = set.rules().iter().filter(|rule| applies(rule, values));
+    let has_key = |rule: &Rule| {
+        rule.on_missing_key != OnMissingKey::Skip || rule.key.iter().all(|part| values.value(*part).is_some())
+    };
+    let hits = set.rules().iter().enumerate().filter(|(_, rule)| applies(rule, values) && has_key(rule));
+    let hits: Vec<(usize, &Rule)> = hits.collect();
+    let stays = |rule: &(usize, &Rule)| !hits.iter().any(|other| displaces(*other, *rule));
+    let all = hits.iter().copied().filter(stays).map(|(_, rule)| rule);
     all.take(RULES_PER_REQUEST_MAX).map(|rule| &*rule.id).collect()
 }
 

@@ -6,7 +6,7 @@ use limits::descriptor::{Descriptor, DescriptorId, Descriptors, Source};
 use limits::refill::Refill;
 use limits::request::{Attributes, Request, Values};
 use limits::route::{Route, Routes};
-use limits::rule::{Condition, FailMode, Mode, OnMissingKey, Rule, Test};
+use limits::rule::{Condition, FailMode, Group, Mode, OnMissingKey, Rule, Test};
 use limits::ruleset::RuleSet;
 use limits::token_bucket::TokenBucket;
 use std::cell::Cell;
@@ -144,6 +144,7 @@ pub(crate) fn rule(name: &str) -> Rule {
         mode: Mode::Enforce,
         fail_mode: FailMode::Open,
         on_missing_key: OnMissingKey::Ip,
+        group: None,
         detail: None,
     }
 }
@@ -164,6 +165,8 @@ pub(crate) fn cidr(block: &str) -> Test {
 pub(crate) trait RuleExt {
     fn when(self, descriptor: &str, test: Test) -> Rule;
     fn keyed(self, key: &[&str], on_missing_key: OnMissingKey) -> Rule;
+    fn in_group(self, group: &str, priority: u32) -> Rule;
+    fn shadow(self) -> Rule;
 }
 
 impl RuleExt for Rule {
@@ -175,6 +178,16 @@ impl RuleExt for Rule {
     fn keyed(mut self, key: &[&str], on_missing_key: OnMissingKey) -> Rule {
         self.key = key.iter().map(|name| id(name)).collect();
         self.on_missing_key = on_missing_key;
+        self
+    }
+
+    fn in_group(mut self, group: &str, priority: u32) -> Rule {
+        self.group = Some(Group { id: group.into(), priority });
+        self
+    }
+
+    fn shadow(mut self) -> Rule {
+        self.mode = Mode::Shadow;
         self
     }
 }

@@ -10,8 +10,6 @@ use limits::token_bucket::{CAPACITY_MAX, TIME_TO_FULL_MAX_S};
 const LEASE_TOKENS_MAX: u64 = 1_000_000;
 /// The longest lease, in seconds.
 const LEASE_SECONDS_MAX: u64 = 60;
-/// The highest priority.
-const PRIORITY_MAX: u64 = 1_000_000;
 /// The largest factor on a pod's share of a limit.
 const FACTOR_MAX: f64 = 1_000.0;
 
@@ -51,7 +49,7 @@ fn variable_cost(spot: &Spot<'_>) -> Option<()> {
     Some(())
 }
 
-/// `lease`, `penalty`, `group` with `priority`, `preLimit`; `regions` is reserved and may be anything. They are refused as a whole:
+/// `lease`, `penalty`, `preLimit`; `regions` is reserved and may be anything. They are refused as a whole:
 /// what is there is checked, what is missing is not asked for.
 pub(super) fn check(rule: &Fields<'_>) {
     if let Some(spot) = rule.get("lease")
@@ -62,8 +60,6 @@ pub(super) fn check(rule: &Fields<'_>) {
     }
     rule.get("penalty").and_then(|spot| penalty(&spot));
     rule.get("preLimit").and_then(|spot| pre_limit(&spot));
-    rule.get("group").and_then(|spot| text::id(&spot));
-    rule.get("priority").and_then(|spot| spot.whole(0..=PRIORITY_MAX, ""));
 }
 
 /// `{"rule": ID, "denials": N, "withinSeconds": S, "forSeconds": S}`: who is denied so often falls under that rule for so long.

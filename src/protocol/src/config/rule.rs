@@ -5,12 +5,15 @@ use super::routes::RouteTable;
 use super::{extras, limit, matching, text};
 use crate::json::fault::excerpt;
 use crate::json::spot::{Fields, Spot};
+use crate::json::tree::Node;
 use hashbrown::HashMap;
-use limits::rule::{FailMode, Mode, OnMissingKey, Rule};
+use limits::rule::{FailMode, Group, Mode, OnMissingKey, Rule};
 use std::sync::Arc;
 
 /// The longest `detail`, in bytes.
 const DETAIL_BYTES_MAX: usize = 1_024;
+/// The highest priority.
+const PRIORITY_MAX: u32 = 1_000_000;
 
 const FIELDS: [&str; 22] = [
     "id",
@@ -59,6 +62,8 @@ pub(super) struct Scope {
     pub(super) routes: RouteTable,
     /// The ids so far, with their indices.
     pub(super) ids: HashMap<String, usize>,
+    /// The groups so far, with how many rules are in each.
+    pub(super) groups: HashMap<String, usize>,
 }
 
 /// A rule that has no fault.
@@ -83,6 +88,7 @@ pub(super) fn read(spot: &Spot<'_>, index: usize, scope: &mut Scope) -> Option<P
         or(rule.get("onMissingKey"), OnMissingKey::Ip, |spot| spot.word("onMissingKey", &ON_MISSING_KEY));
     let detail =
         or(rule.get("detail"), None, |spot| spot.text(DETAIL_BYTES_MAX).map(|text| Some(Arc::from(text))));
+    let group = group(&rule, scope);
     extras::check(&rule);
     let Some(mode) = mode? else { return Some(Parsed::Disabled) };
     Some(Parsed::Active(Rule {
@@ -95,6 +101,7 @@ pub(super) fn read(spot: &Spot<'_>, index: usize, scope: &mut Scope) -> Option<P
         mode,
         fail_mode: fail_mode??,
         on_missing_key: on_missing_key?,
+        group,
         detail: detail?,
     }))
 }
@@ -116,6 +123,32 @@ fn id<'t>(rule: &Fields<'t>, index: usize, scope: &mut Scope) -> Option<&'t str>
     }
     scope.ids.insert(id.to_owned(), index);
     Some(id)
+}
+
+/// The group that the rule is one of, and its priority there, 0 unless it says otherwise.
+fn group(rule: &Fields<'_>, scope: &mut Scope) -> Option<Group> {
+    let priority = rule.get("priority").map_or(Some(0), |spot| spot.small(0..=PRIORITY_MAX, ""));
+    let Some(spot) = rule.get("group") else {
+        if rule.get("priority").is_some() {
+            rule.fault("priority", "has a meaning only within a group; say \"group\" too, or leave it out");
+        }
+        return None;
+    };
+    let id = text::id(&spot)?;
+    let rules = scope.groups.entry_ref(id).or_default();
+    *rules = rules.saturating_add(1);
+    Some(Group { id: id.into(), priority: priority? })
+}
+
+/// Warns of a rule that is alone in its group: where the name is misspelt, two rules apply of which only one should.
+pub(super) fn warn_of_lone_group(spot: &Spot<'_>, scope: &Scope) {
+    let Node::Object(entries) = spot.node else { return };
+    let group = entries.iter().find(|(name, _)| **name == *"group");
+    if let Some((_, Node::Text(group))) = group
+        && scope.groups.get(&**group) == Some(&1)
+    {
+        spot.warn(format_args!("no other rule is in the group \"{}\"; is it misspelt?", excerpt(group)));
+    }
 }
 
 /// A rule of another domain than the configuration's is never applied by it.

@@ -122,6 +122,12 @@ impl<'t> Spot<'t> {
         None
     }
 
+    /// A whole number within a range of 32 bits.
+    pub(crate) fn small(&self, range: RangeInclusive<u32>, remedy: &str) -> Option<u32> {
+        let (least, most) = range.into_inner();
+        u32::try_from(self.whole(u64::from(least)..=u64::from(most), remedy)?).ok()
+    }
+
     pub(crate) fn flag(&self) -> Option<bool> {
         if let Node::Bool(flag) = self.node {
             return Some(*flag);
