@@ -3,6 +3,7 @@
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use limits::address::{self, Cidr};
+use limits::cost::Cost;
 use limits::decision::Limit;
 use limits::descriptor::{Descriptor, Descriptors, Source};
 use limits::key::Key;
@@ -142,7 +143,8 @@ fn build(count: usize, rule_of: impl Fn(usize) -> (Vec<(&'static str, Test)>, Op
             conditions,
             key: vec![Descriptors::CLIENT],
             limit: Limit::TokenBucket(bucket),
-            cost: 1,
+            cost: Cost::Fixed(1),
+            penalty: None,
             mode: Mode::Enforce,
             fail_mode: FailMode::Open,
             on_missing_key: OnMissingKey::Ip,

@@ -4,7 +4,8 @@
 //! Time is an argument of every decision, in whole microseconds since the Unix epoch.
 //!
 //! # Layout
-//! - [`refill`], [`token_bucket`]: how fast tokens come back, and the bucket they come back to
+//! - [`refill`], [`token_bucket`], [`sliding_window`], [`concurrency`]: the algorithms
+//! - [`penalty`], [`cost`], [`settle`]: what a client brings upon itself, what a request is worth, and what it was worth after all
 //! - [`decision`]: several rules of one request, decided and charged as one step (the specification of `lua/decide.lua`)
 //! - [`rule`], [`descriptor`]: the domain types of a rule set
 //! - [`address`], [`path`], [`host`], [`route`], [`query`], [`cookie`], [`metadata`]: one form for all spellings of what a request says
@@ -24,13 +25,16 @@
 )]
 
 pub mod address;
+pub mod concurrency;
 pub mod cookie;
+pub mod cost;
 pub mod decision;
 pub mod descriptor;
 pub mod host;
 pub mod key;
 pub mod metadata;
 pub mod path;
+pub mod penalty;
 mod percent;
 pub mod query;
 pub mod refill;
@@ -38,4 +42,6 @@ pub mod request;
 pub mod route;
 pub mod rule;
 pub mod ruleset;
+pub mod settle;
+pub mod sliding_window;
 pub mod token_bucket;

@@ -1,8 +1,10 @@
 //! A rule: which requests it applies to, whose bucket they share, what the limit is, and what happens when nobody can say.
 
 use crate::address::Cidr;
+use crate::cost::Cost;
 use crate::decision::Limit;
 use crate::descriptor::DescriptorId;
+use crate::penalty::Penalty;
 use std::sync::Arc;
 
 /// The most rules in one set.
@@ -88,8 +90,10 @@ pub struct Rule {
     pub key: Vec<DescriptorId>,
     /// The algorithm with its parameters.
     pub limit: Limit,
-    /// Tokens that a request costs.
-    pub cost: u64,
+    /// What a request costs.
+    pub cost: Cost,
+    /// What denials bring about; never with [`Limit::Concurrency`].
+    pub penalty: Option<Penalty>,
     /// What is done with the verdict.
     pub mode: Mode,
     /// What is done without one.

@@ -41,7 +41,7 @@ impl RuleSet {
         let groups = Groups::new(&rules);
         let read = sources_read(&descriptors, &rules);
         let reads_cookies = read.iter().any(|source| matches!(source, Source::Cookie(_)));
-        let header_names = header_names(&read);
+        let header_names = header_names(&read, &rules);
         Self { descriptors, routes, rules, conditions, index, groups, header_names, reads_cookies }
     }
 
@@ -145,12 +145,13 @@ fn sources_read(descriptors: &Descriptors, rules: &[Rule]) -> Vec<Source> {
     ids.into_iter().filter_map(|id| Some(descriptors.get(id)?.source.clone())).collect()
 }
 
-fn header_names(read: &[Source]) -> Vec<Box<str>> {
+fn header_names(read: &[Source], rules: &[Rule]) -> Vec<Box<str>> {
     let name = |source: &Source| match source {
         Source::Header(name) => Some(name.clone()),
         _ => None,
     };
     let mut names: Vec<Box<str>> = read.iter().filter_map(name).collect();
+    names.extend(rules.iter().filter_map(|rule| rule.cost.request_header()).map(Box::from));
     names.sort_unstable();
     names.dedup();
     names

@@ -3,6 +3,7 @@
 //! The state holds what was *used*, not what is left. An edited limit keeps its meaning so: raised, it admits at once, lowered,
 //! it denies at once; and a bucket without state is a full one. Nothing is written on a denial, so asking costs nothing.
 
+pub use crate::decision::Write;
 use crate::decision::{Outcome, Verdict};
 use crate::refill::Refill;
 
@@ -32,15 +33,6 @@ pub struct Used {
     pub micro_tokens: u64,
     /// When `micro_tokens` was true, in microseconds since the epoch.
     pub at_us: u64,
-}
-
-/// A state to be written, and how long it is worth keeping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Write {
-    /// The new state.
-    pub state: Used,
-    /// Milliseconds after which the bucket is full again without it, and [`TTL_SLACK_MS`] more.
-    pub ttl_ms: u64,
 }
 
 /// Why parameters make no token bucket.
@@ -125,15 +117,40 @@ impl TokenBucket {
 
     /// Takes `cost` tokens, which [`TokenBucket::ask`] admits: the outcome, and the state to write (none if nothing changed).
     #[must_use]
-    pub fn charge(&self, state: Option<Used>, now_us: u64, cost: u64) -> (Outcome, Option<Write>) {
+    pub fn charge(&self, state: Option<Used>, now_us: u64, cost: u64) -> (Outcome, Option<Write<Used>>) {
         let used = self.used_at(state, now_us).saturating_add(cost.saturating_mul(MICRO));
         // A clock that went back must not credit the same time twice.
         let at_us = state.map_or(now_us, |state| state.at_us.max(now_us));
         let charged = Used { micro_tokens: used, at_us };
         let after = if cost == 0 { state } else { Some(charged) };
         let wait_ms = self.wait_ms(after, now_us, cost.max(1));
-        let write = (cost > 0).then(|| Write { state: charged, ttl_ms: self.ttl_ms(charged, now_us) });
+        let write = (cost > 0).then(|| self.write(charged, now_us));
         (Outcome { verdict: Verdict::Admit, left: self.left(used), wait_ms }, write)
+    }
+
+    /// Gives tokens back that were taken too much. `None` if there is nothing to take them from.
+    #[must_use]
+    pub fn give(&self, state: Option<Used>, now_us: u64, tokens: u64) -> Option<Write<Used>> {
+        let state = state?;
+        let micro_tokens = state.micro_tokens.saturating_sub(tokens.saturating_mul(MICRO));
+        Some(self.write(Used { micro_tokens, ..state }, now_us))
+    }
+
+    /// Takes tokens that have been used already, whether or not they are there: a debt, which with what was used before is at
+    /// most twice the capacity, so that one wild report locks nobody out for long.
+    #[must_use]
+    pub fn take(&self, state: Option<Used>, now_us: u64, tokens: u64) -> Write<Used> {
+        let used = self.used_at(state, now_us);
+        let most = self.full().saturating_mul(2).max(used);
+        let micro_tokens = used.saturating_add(tokens.saturating_mul(MICRO)).min(most);
+        let at_us = state.map_or(now_us, |state| state.at_us.max(now_us));
+        self.write(Used { micro_tokens, at_us }, now_us)
+    }
+
+    /// A state with the time that it is worth keeping.
+    #[must_use]
+    pub fn write(&self, state: Used, now_us: u64) -> Write<Used> {
+        Write { state, ttl_ms: self.ttl_ms(state, now_us) }
     }
 
     /// The whole capacity in micro-tokens.

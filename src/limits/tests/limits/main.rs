@@ -7,5 +7,8 @@ mod keys;
 mod matching;
 mod matching_properties;
 mod paths;
+mod penalties;
+mod slots;
 mod support;
 mod tidy;
+mod windows;

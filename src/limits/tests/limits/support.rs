@@ -1,6 +1,7 @@
 //! Requests and rules as a few words.
 
 use limits::address::{self, Cidr};
+use limits::cost::Cost;
 use limits::decision::Limit;
 use limits::descriptor::{Descriptor, DescriptorId, Descriptors, Source};
 use limits::refill::Refill;
@@ -140,7 +141,8 @@ pub(crate) fn rule(name: &str) -> Rule {
         conditions: Vec::new(),
         key: vec![Descriptors::CLIENT],
         limit: limit(10, "5"),
-        cost: 1,
+        cost: Cost::Fixed(1),
+        penalty: None,
         mode: Mode::Enforce,
         fail_mode: FailMode::Open,
         on_missing_key: OnMissingKey::Ip,
