@@ -11,7 +11,7 @@ use kota_integration::impostor::{End, Impostor, Reply};
 use kota_integration::stack::with_rules;
 use kota_integration::workdir::{Workdir, free_port};
 use kota_integration::{Delivery, Endpoint, Fault, Running, Stack, wait};
-use protocol::batch::{Answer, Answers, Check, Outcome, Verdict, decode_batch, encode_answers};
+use protocol::batch::{Answer, Answers, Check, Outcome, VERSION, Verdict, decode_batch, encode_answers};
 use serde_json::{Value, json};
 
 use crate::support::{fresh_key, get, merge, rule, tells_no_numbers};
@@ -356,7 +356,7 @@ fn we_09_a_good_answer_counts_only_with_the_sidecars_marker() {
         let admit = Outcome { verdict: Verdict::Admit, left: 999, wait_ms: 0, leased: 0 };
         let answer = |check: &Check<'_>| Answer::Admitted(vec![admit; check.calls.len()]);
         let answers = Answers { answers: batch.checks.iter().map(answer).collect(), unavailable_for_ms: 0 };
-        let mut reply = Reply::genuine(encode_answers(&answers).expect("an answer"));
+        let mut reply = Reply::genuine(encode_answers(&answers, VERSION).expect("an answer"));
         if !genuine.load(Ordering::Relaxed) {
             reply.headers.clear();
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use kota_integration::impostor::{End, Impostor, Reply};
 use kota_integration::workdir::Workdir;
 use kota_integration::{Endpoint, Fault, Running, Stack};
-use protocol::batch::{Answer, Answers, Outcome, Unknown, Verdict, decode_batch, encode_answers};
+use protocol::batch::{Answer, Answers, Outcome, Unknown, VERSION, Verdict, decode_batch, encode_answers};
 use serde_json::json;
 
 use crate::calm;
@@ -81,7 +81,7 @@ fn nonsense(random: &mut Random, calls: &[usize]) -> Vec<Answer> {
 fn mad(random: &mut Random, calls: &[usize]) -> Reply {
     let answers =
         Answers { answers: nonsense(random, calls), unavailable_for_ms: *random.pick(&[0, 1, u32::MAX]) };
-    let mut body = encode_answers(&answers).unwrap_or_default();
+    let mut body = encode_answers(&answers, VERSION).unwrap_or_default();
     match random.below(12) {
         0 => body.truncate(random.below(body.len() + 1)),
         1 => body = random.field_bytes(random.clone().below(3_000)),
@@ -111,7 +111,7 @@ fn admission(body: &[u8]) -> Vec<u8> {
     let admit = Outcome { verdict: Verdict::Admit, left: 1, wait_ms: 0, leased: 0 };
     let answers = batch.checks.iter().map(|check| Answer::Admitted(vec![admit; check.calls.len()]));
     let answers = Answers { answers: answers.collect(), unavailable_for_ms: 0 };
-    encode_answers(&answers).expect("in bounds")
+    encode_answers(&answers, VERSION).expect("in bounds")
 }
 
 fn a_sidecar_that_breaks_http(count: usize) {

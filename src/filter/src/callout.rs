@@ -60,7 +60,7 @@ impl Arrival<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::batch::{Unknown, encode_answers};
+    use protocol::batch::{Unknown, VERSION, encode_answers};
 
     fn arrival(genuine: bool, status: &[u8], body: &[u8]) -> Result<Vec<Answer>, Reason> {
         Arrival { headers: 3, genuine, status: Some(status), body }.read(1, true)
@@ -69,14 +69,14 @@ mod tests {
     #[test]
     fn only_a_genuine_answer_of_the_right_length_counts() {
         let answers = Answers { answers: vec![Answer::Unknown(Unknown::Shed)], unavailable_for_ms: 0 };
-        let body = encode_answers(&answers).unwrap();
+        let body = encode_answers(&answers, VERSION).unwrap();
         assert_eq!(arrival(true, b"200", &body), Ok(answers.answers.clone()));
         assert_eq!(arrival(false, b"200", &body), Err(Reason::Garbage));
         assert_eq!(arrival(false, b"503", b"no healthy upstream"), Err(Reason::Refused));
         assert_eq!(arrival(false, b"504", b"upstream request timeout"), Err(Reason::Deadline));
         assert_eq!(arrival(true, b"200", &body[..body.len() - 1]), Err(Reason::Garbage));
         assert_eq!(arrival(true, b"200", b""), Err(Reason::Garbage));
-        assert_eq!(arrival(true, b"200", &[2, 0, 0]), Err(Reason::Version));
+        assert_eq!(arrival(true, b"200", &[9, 0, 0]), Err(Reason::Version));
         assert_eq!(arrival(true, b"400", br#"{"detail":"not a batch"}"#), Err(Reason::Garbage));
         let two = Arrival { headers: 3, genuine: true, status: None, body: &body };
         assert_eq!(two.read(2, true), Err(Reason::Garbage));

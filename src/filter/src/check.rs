@@ -6,7 +6,7 @@ use limits::request::{Attributes, Request};
 use limits::rule::Mode;
 use limits::ruleset::RuleSet;
 use limits::{decision::Limit, rule::Rule};
-use protocol::batch::{Algorithm, Batch, Call, Check, RuleForm, Value, encode_batch};
+use protocol::batch::{Algorithm, Batch, Call, Check, PenaltyForm, RuleForm, Value, encode_batch};
 use protocol::value::bound;
 
 /// What a request needs before it may go on.
@@ -43,7 +43,7 @@ pub fn plan<A: Attributes>(rules: &RuleSet, request: &Request<'_, A>, matched: &
             Key::Parts(parts) => {
                 let parts = parts.as_slice().iter();
                 let key = parts.map(|&(descriptor, bytes)| pending.value(descriptor, bytes)).collect();
-                pending.calls.push(Call { rule: index, cost: rule.cost, key });
+                pending.calls.push(Call { rule: index, cost: rule.cost.before(None, None), key });
             }
             Key::Skip => {}
             Key::Deny if rule.mode == Mode::Shadow => {}
@@ -83,6 +83,7 @@ pub fn encode<'p>(
         rules: forms,
         checks: checks?,
         give_backs: Vec::new(),
+        debits: Vec::new(),
         local_counts: Vec::new(),
         releases: Vec::new(),
         renewals: Vec::new(),
@@ -98,8 +99,23 @@ fn form(rule: &Rule) -> RuleForm<'_> {
             refill_den: bucket.refill().den(),
             idle_s: bucket.idle_ms() / 1_000,
         },
+        Limit::SlidingWindow(limit) => {
+            Algorithm::SlidingWindow { capacity: limit.capacity(), window_s: limit.window_s() }
+        }
+        Limit::Concurrency(limit) => {
+            Algorithm::Concurrency { capacity: limit.capacity(), lease_s: limit.lease_ms() / 1_000 }
+        }
     };
-    RuleForm { id: &rule.id, algorithm, shadow: rule.mode == Mode::Shadow }
+    let penalty = rule.penalty.map(|penalty| PenaltyForm {
+        denials: penalty.denials(),
+        within_s: penalty.within_ms() / 1_000,
+        for_s: penalty.for_ms() / 1_000,
+        capacity: penalty.bucket().capacity(),
+        refill_num: penalty.bucket().refill().num(),
+        refill_den: penalty.bucket().refill().den(),
+        idle_s: penalty.bucket().idle_ms() / 1_000,
+    });
+    RuleForm { id: &rule.id, algorithm, shadow: rule.mode == Mode::Shadow, penalty }
 }
 
 // === impl Pending ===

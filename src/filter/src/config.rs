@@ -1,5 +1,6 @@
 //! The filter's configuration: the shared one, with what is told to clients written out once per rule.
 
+use limits::cost::Cost;
 use limits::decision::{Limit, Verdict};
 use limits::descriptor::Descriptors;
 use limits::refill::Refill;
@@ -87,10 +88,12 @@ impl Config {
 
 impl Announcement {
     fn new(rule: &Rule) -> Self {
-        let Limit::TokenBucket(bucket) = rule.limit;
         let name_item = format!("\"{}\"", rule.policy);
-        let (quota, window_s) = announced(&bucket);
+        let (quota, window_s) = announced(&rule.limit);
         let mut policy_item = format!("{name_item};q={quota}");
+        if let Limit::Concurrency(_) = rule.limit {
+            policy_item.push_str(";qu=\"concurrent-requests\"");
+        }
         if let Some(window_s) = window_s {
             let _ = write!(policy_item, ";w={window_s}");
         }
@@ -99,10 +102,10 @@ impl Announcement {
             policy: Arc::clone(&rule.policy),
             name_item,
             policy_item,
-            capacity: bucket.capacity(),
+            capacity: rule.limit.capacity(),
             shadow: rule.mode == Mode::Shadow,
             told: rule.detail.clone(),
-            quota: quota_in_words(rule, &bucket),
+            quota: quota_in_words(rule),
         }
     }
 
@@ -130,14 +133,36 @@ impl Announcement {
 }
 
 /// What a rule limits and to how much, in words.
-fn quota_in_words(rule: &Rule, bucket: &TokenBucket) -> String {
-    let unit = if rule.cost == 1 { "request" } else { "token" };
+fn quota_in_words(rule: &Rule) -> String {
+    let unit = if rule.cost == Cost::Fixed(1) { "request" } else { "token" };
     let mut words = format!("{} is limited to ", subject(rule));
-    let (quota, window_s) = announced(bucket);
+    match &rule.limit {
+        Limit::TokenBucket(bucket) => bucket_in_words(&mut words, rule, bucket, unit),
+        Limit::SlidingWindow(limit) => {
+            push_count(&mut words, limit.capacity(), unit, "");
+            match limit.window_s() {
+                60 => words.push_str(" per minute"),
+                3_600 => words.push_str(" per hour"),
+                86_400 => words.push_str(" per day"),
+                seconds => _ = write!(words, " per {seconds} seconds"),
+            }
+        }
+        Limit::Concurrency(limit) => push_count(&mut words, limit.capacity(), unit, " at a time"),
+    }
+    match rule.cost {
+        Cost::Fixed(1) => {}
+        Cost::Fixed(tokens) => _ = write!(words, ", of which this one takes {tokens}"),
+        _ => {}
+    }
+    words
+}
+
+fn bucket_in_words(words: &mut String, rule: &Rule, bucket: &TokenBucket, unit: &str) {
+    let (quota, window_s) = announced(&rule.limit);
     match window_s.filter(|&window_s| bucket.refill().credit(window_s.saturating_mul(1_000_000)) >= MICRO) {
-        Some(60) => push_count(&mut words, quota, unit, " per minute, "),
-        Some(3_600) => push_count(&mut words, quota, unit, " per hour, "),
-        Some(_) => push_count(&mut words, quota, unit, " per day, "),
+        Some(60) => push_count(words, quota, unit, " per minute, "),
+        Some(3_600) => push_count(words, quota, unit, " per hour, "),
+        Some(_) => push_count(words, quota, unit, " per day, "),
         // Less than one in the longest window that a header can name.
         None if window_s.is_some() => {
             let seconds = bucket.seconds_to_full(bucket.capacity().saturating_sub(1));
@@ -145,11 +170,7 @@ fn quota_in_words(rule: &Rule, bucket: &TokenBucket) -> String {
         }
         None => {}
     }
-    push_count(&mut words, bucket.capacity(), unit, " at once");
-    if rule.cost != 1 {
-        let _ = write!(words, ", of which this one takes {}", rule.cost);
-    }
-    words
+    push_count(words, bucket.capacity(), unit, " at once");
 }
 
 fn push_count(words: &mut String, count: u64, unit: &str, rest: &str) {
@@ -168,8 +189,13 @@ fn subject(rule: &Rule) -> &str {
 }
 
 /// The quota and window by which a bucket is announced: what it admits in the long run. A bucket that never refills has none
-/// but its capacity.
-fn announced(bucket: &TokenBucket) -> (u64, Option<u64>) {
+/// but its capacity, and so has a limit of what runs at once.
+fn announced(limit: &Limit) -> (u64, Option<u64>) {
+    let bucket = match limit {
+        Limit::TokenBucket(bucket) => bucket,
+        Limit::SlidingWindow(limit) => return (limit.capacity(), Some(limit.window_s())),
+        Limit::Concurrency(limit) => return (limit.capacity(), None),
+    };
     let refill: Refill = bucket.refill();
     if refill.is_never() {
         return (bucket.capacity(), None);
@@ -190,7 +216,9 @@ mod tests {
     use super::*;
 
     fn item(capacity: u64, refill: &str) -> (u64, Option<u64>) {
-        announced(&TokenBucket::new(capacity, Refill::from_decimal(refill).unwrap(), 3_600).unwrap())
+        announced(&Limit::TokenBucket(
+            TokenBucket::new(capacity, Refill::from_decimal(refill).unwrap(), 3_600).unwrap(),
+        ))
     }
 
     #[test]

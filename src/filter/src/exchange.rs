@@ -167,7 +167,7 @@ impl Exchange {
         }
         if let Some(least) = enforcing(said).min_by_key(|one| one.outcome.left) {
             let left = least.outcome.left;
-            let seconds = config.rules.rule(least.index).map(|rule| rule.limit.seconds_to_full(left));
+            let seconds = config.rules.rule(least.index).and_then(|rule| rule.limit.seconds_to_full(left));
             let nearest = Nearest { rule: least.rule, left, seconds, verdict: Verdict::Admit };
             let fields = answer::fields(config, enforcing(said).map(|one| one.rule), &nearest);
             let legacy = if config.legacy { answer::legacy_fields(&nearest) } else { Vec::new() };

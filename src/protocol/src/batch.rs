@@ -1,22 +1,29 @@
 //! The check batch, `POST /v1/decide`: what the filter asks and what the sidecar answers.
 //!
 //! A version byte, then postcard. The version decides the form of all that follows, so a reader that does not know it answers
-//! [`Unknown::Version`] and touches nothing. Version 1 already has the fields of what later versions of Kota decide (leases,
-//! give-backs, local counts, releases, renewals); a side that knows nothing of them sends them empty and ignores them.
+//! [`Unknown::Version`] and touches nothing. The version before this one is still read, and answered in its own. There are fields
+//! for what later versions of Kota decide (leases, local counts); a side that knows nothing of them sends them empty and ignores
+//! them.
+
+mod v1;
 
 use crate::name;
 use serde::{Deserialize, Serialize};
 
 /// The version that this build writes.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
+/// The oldest version that this build reads.
+pub const OLDEST: u8 = 1;
 /// The most checks in a batch.
 pub const CHECKS_MAX: usize = 64;
 /// The largest batch and the largest answer, in bytes.
 pub const BYTES_MAX: usize = 1024 * 1024;
 /// The most values that the keys of a check's rules can be made of.
 pub const VALUES_MAX: usize = limits::rule::RULES_PER_REQUEST_MAX * limits::rule::PARTS_MAX;
+/// The most give-backs, debits, local counts, releases and renewals in a batch, of each.
+pub const EXTRAS_MAX: usize = 1_024;
 /// The longest id of a slot, in bytes.
-pub const SLOT_MAX: usize = 64;
+pub const SLOT_MAX: usize = limits::concurrency::SLOT_MAX;
 /// The response header by which a genuine answer is told from one that a proxy made up.
 pub const MARKER: (&str, &str) = ("x-kota", "1");
 
@@ -34,9 +41,12 @@ pub struct Batch<'a> {
     /// One per request, in the order in which the answers come back.
     #[serde(borrow)]
     pub checks: Vec<Check<'a>>,
-    /// Leased tokens that were not used.
+    /// Tokens that were taken and not used.
     #[serde(borrow)]
     pub give_backs: Vec<Charge<'a>>,
+    /// Tokens that were used and not taken.
+    #[serde(borrow)]
+    pub debits: Vec<Charge<'a>>,
     /// Decisions that were made without asking.
     pub local_counts: Vec<LocalCount>,
     /// Slots of concurrency that are free again.
@@ -56,6 +66,27 @@ pub struct RuleForm<'a> {
     pub algorithm: Algorithm,
     /// Whether the rule only watches.
     pub shadow: bool,
+    /// What denials bring about; never with [`Algorithm::Concurrency`].
+    pub penalty: Option<PenaltyForm>,
+}
+
+/// See `limits::penalty`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PenaltyForm {
+    /// How many denials.
+    pub denials: u64,
+    /// Within how many seconds.
+    pub within_s: u64,
+    /// For how many seconds.
+    pub for_s: u64,
+    /// Tokens at once meanwhile.
+    pub capacity: u64,
+    /// Numerator of the reduced fraction of tokens per second, see `limits::refill`.
+    pub refill_num: u64,
+    /// Its denominator.
+    pub refill_den: u64,
+    /// Seconds after which a bucket that never refills starts anew; else 0.
+    pub idle_s: u64,
 }
 
 /// An algorithm with its parameters, as they were configured.
@@ -72,14 +103,14 @@ pub enum Algorithm {
         /// Seconds after which a bucket that never refills starts anew; else 0.
         idle_s: u64,
     },
-    /// At most so many in any window. Not decided by this version.
+    /// See `limits::sliding_window`.
     SlidingWindow {
         /// Requests.
         capacity: u64,
         /// Seconds.
         window_s: u64,
     },
-    /// At most so many at once. Not decided by this version.
+    /// See `limits::concurrency`.
     Concurrency {
         /// Requests.
         capacity: u64,
@@ -232,7 +263,7 @@ pub enum WireError {
 /// # Errors
 /// [`WireError::Malformed`] if it is out of bounds.
 pub fn encode_batch(batch: &Batch<'_>, into: Vec<u8>) -> Result<Vec<u8>, WireError> {
-    encode(batch, into)
+    encode(VERSION, batch, into)
 }
 
 /// Reads a batch. References are checked: every index points at something.
@@ -240,16 +271,30 @@ pub fn encode_batch(batch: &Batch<'_>, into: Vec<u8>) -> Result<Vec<u8>, WireErr
 /// # Errors
 /// See [`WireError`].
 pub fn decode_batch(bytes: &[u8]) -> Result<Batch<'_>, WireError> {
-    let batch: Batch<'_> = decode(bytes)?;
+    let batch = match version(bytes)? {
+        1 => decode::<v1::BatchV1<'_>>(bytes)?.into(),
+        _ => decode::<Batch<'_>>(bytes)?,
+    };
     if in_bounds(&batch) { Ok(batch) } else { Err(WireError::Malformed) }
 }
 
-/// Writes an answer.
+/// The version of a batch or an answer.
+///
+/// # Errors
+/// [`WireError::Version`] if this build does not read it.
+pub fn version(bytes: &[u8]) -> Result<u8, WireError> {
+    match bytes.first() {
+        Some(&version) if (OLDEST..=VERSION).contains(&version) => Ok(version),
+        other => Err(WireError::Version(other.copied().unwrap_or(0))),
+    }
+}
+
+/// Writes an answer to a batch of that version.
 ///
 /// # Errors
 /// [`WireError::Malformed`] if it is out of bounds.
-pub fn encode_answers(answers: &Answers) -> Result<Vec<u8>, WireError> {
-    encode(answers, Vec::new())
+pub fn encode_answers(answers: &Answers, version: u8) -> Result<Vec<u8>, WireError> {
+    encode(version, answers, Vec::new()) // Both versions have the same answers.
 }
 
 /// Reads an answer.
@@ -257,6 +302,7 @@ pub fn encode_answers(answers: &Answers) -> Result<Vec<u8>, WireError> {
 /// # Errors
 /// See [`WireError`].
 pub fn decode_answers(bytes: &[u8]) -> Result<Answers, WireError> {
+    version(bytes)?;
     let answers: Answers = decode(bytes)?;
     let fits = |answer: &Answer| match answer {
         Answer::Admitted(outcomes) | Answer::Denied(outcomes) => {
@@ -268,20 +314,14 @@ pub fn decode_answers(bytes: &[u8]) -> Result<Answers, WireError> {
     if all_fit { Ok(answers) } else { Err(WireError::Malformed) }
 }
 
-fn encode<T: Serialize>(value: &T, mut into: Vec<u8>) -> Result<Vec<u8>, WireError> {
+fn encode<T: Serialize>(version: u8, value: &T, mut into: Vec<u8>) -> Result<Vec<u8>, WireError> {
     into.clear();
-    into.push(VERSION);
+    into.push(version);
     postcard::to_extend(value, into).map_err(|_| WireError::Malformed)
 }
 
 fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, WireError> {
-    let Some((&version, rest)) = bytes.split_first() else { return Err(WireError::Version(0)) };
-    if version != VERSION {
-        return Err(WireError::Version(version));
-    }
-    if bytes.len() > BYTES_MAX {
-        return Err(WireError::Malformed);
-    }
+    let rest = bytes.get(1..).filter(|_| bytes.len() <= BYTES_MAX).ok_or(WireError::Malformed)?;
     match postcard::take_from_bytes(rest) {
         Ok((value, [])) => Ok(value),
         _ => Err(WireError::Malformed),
@@ -294,11 +334,18 @@ fn in_bounds(batch: &Batch<'_>) -> bool {
     let rule_exists = |rule: u16| usize::from(rule) < batch.rules.len();
     let slot_fits =
         |slot: &Slot<'_>| rule_exists(slot.rule) && key_fits(&slot.key) && slot.id.len() <= SLOT_MAX;
+    let charge_fits = |charge: &Charge<'_>| rule_exists(charge.rule) && key_fits(&charge.key);
+    let few = |count: usize| count <= EXTRAS_MAX;
     name::is_domain(batch.domain)
         && batch.rules.iter().all(|rule| name::is_id(rule.id))
         && batch.checks.len() <= CHECKS_MAX
         && batch.checks.iter().all(|check| check_fits(check, batch.rules.len()))
-        && batch.give_backs.iter().all(|charge| rule_exists(charge.rule) && key_fits(&charge.key))
+        && few(batch.give_backs.len())
+        && few(batch.debits.len())
+        && few(batch.local_counts.len())
+        && few(batch.releases.len())
+        && few(batch.renewals.len())
+        && batch.give_backs.iter().chain(&batch.debits).all(charge_fits)
         && batch.local_counts.iter().all(|count| rule_exists(count.rule))
         && batch.releases.iter().all(slot_fits)
         && batch.renewals.iter().all(slot_fits)
@@ -328,69 +375,4 @@ fn value_fits(value: &Value<'_>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn batch() -> Batch<'static> {
-        Batch {
-            domain: "public-api",
-            budget_ms: 5,
-            rules: vec![RuleForm {
-                id: "gold-orders-create",
-                algorithm: Algorithm::TokenBucket { capacity: 100, refill_num: 10, refill_den: 1, idle_s: 0 },
-                shadow: false,
-            }],
-            checks: vec![Check {
-                values: vec![Value { kind: "api_key", bytes: Some(b"k_123"), secret: true }],
-                calls: vec![Call { rule: 0, cost: 1, key: vec![0] }],
-                lease: 0,
-                slot: &[],
-            }],
-            give_backs: vec![],
-            local_counts: vec![],
-            releases: vec![],
-            renewals: vec![],
-        }
-    }
-
-    #[test]
-    fn a_batch_survives_the_wire_and_its_first_byte_is_the_version() {
-        let bytes = encode_batch(&batch(), Vec::new()).unwrap();
-        assert_eq!(bytes[0], VERSION);
-        assert_eq!(decode_batch(&bytes), Ok(batch()));
-    }
-
-    #[test]
-    fn another_version_is_told_from_garbage() {
-        let mut bytes = encode_batch(&batch(), Vec::new()).unwrap();
-        bytes[0] = 9;
-        assert_eq!(decode_batch(&bytes), Err(WireError::Version(9)));
-        assert_eq!(decode_batch(&[]), Err(WireError::Version(0)));
-        bytes[0] = VERSION;
-        for cut in 1..bytes.len() {
-            assert_eq!(decode_batch(&bytes[..cut]), Err(WireError::Malformed), "cut at {cut}");
-        }
-        bytes.push(0);
-        assert_eq!(decode_batch(&bytes), Err(WireError::Malformed));
-    }
-
-    #[test]
-    fn an_index_that_points_at_nothing_is_refused() {
-        let mut broken = batch();
-        broken.checks[0].calls[0].rule = 1;
-        assert_eq!(decode_batch(&encode_batch(&broken, Vec::new()).unwrap()), Err(WireError::Malformed));
-        let mut broken = batch();
-        broken.checks[0].calls[0].key = vec![1];
-        assert_eq!(decode_batch(&encode_batch(&broken, Vec::new()).unwrap()), Err(WireError::Malformed));
-    }
-
-    #[test]
-    fn answers_survive_the_wire() {
-        let outcome = Outcome { verdict: Verdict::Wait, left: 0, wait_ms: 200, leased: 0 };
-        let answers = Answers {
-            answers: vec![Answer::Denied(vec![outcome]), Answer::Unknown(Unknown::RedisTimeout)],
-            unavailable_for_ms: 0,
-        };
-        assert_eq!(decode_answers(&encode_answers(&answers).unwrap()), Ok(answers));
-    }
-}
+mod tests;

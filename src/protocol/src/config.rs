@@ -193,7 +193,7 @@ fn rules(fields: &Fields<'_>, scope: &mut Scope) -> (Vec<limits::rule::Rule>, us
         && let Some(items) = spot.list(RULES_MAX)
     {
         spot.each(items, |index, spot| match rule::read(spot, index, scope) {
-            Some(Parsed::Active(rule)) => active.push(rule),
+            Some(Parsed::Active(rule)) => active.push(*rule),
             Some(Parsed::Disabled) => disabled = disabled.saturating_add(1),
             None => {}
         });

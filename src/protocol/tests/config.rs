@@ -1,5 +1,6 @@
 //! What a configuration means: its defaults, and the forms in which rules reach `limits`.
 
+use limits::cost::Cost;
 use limits::decision::Limit;
 use limits::descriptor::Source;
 use limits::rule::{FailMode, Group, Mode, OnMissingKey, Rule, Test};
@@ -62,7 +63,7 @@ fn rules_alone_are_enough_and_every_default_is_as_documented() {
     assert!(config.warnings().is_empty());
 
     let rule = &config.rules.rules()[0];
-    assert_eq!((&*rule.id, &*rule.policy, rule.cost), ("all", "all", 1));
+    assert_eq!((&*rule.id, &*rule.policy, &rule.cost), ("all", "all", &Cost::Fixed(1)));
     assert_eq!(
         (rule.mode, rule.fail_mode, rule.on_missing_key),
         (Mode::Enforce, FailMode::Open, OnMissingKey::Ip)
@@ -71,7 +72,7 @@ fn rules_alone_are_enough_and_every_default_is_as_documented() {
     let key: Vec<_> =
         rule.key.iter().map(|id| &config.rules.descriptors().get(*id).unwrap().source).collect();
     assert_eq!(key, [&Source::Client]);
-    let Limit::TokenBucket(bucket) = rule.limit;
+    let Limit::TokenBucket(bucket) = rule.limit else { panic!("{:?}", rule.limit) };
     assert_eq!((bucket.capacity(), bucket.refill().num(), bucket.refill().den()), (10, 5, 1));
 }
 
@@ -102,7 +103,10 @@ fn all_that_is_written_is_read() {
     }
 
     let [gold, others] = config.rules.rules() else { panic!("DISABLED rules are left out") };
-    assert_eq!((&*gold.policy, gold.cost, gold.detail.as_deref()), ("gold-orders", 3, Some("Kota doldu.")));
+    assert_eq!(
+        (&*gold.policy, &gold.cost, gold.detail.as_deref()),
+        ("gold-orders", &Cost::Fixed(3), Some("Kota doldu."))
+    );
     assert_eq!(
         (gold.mode, gold.fail_mode, gold.on_missing_key),
         (Mode::Shadow, FailMode::Closed, OnMissingKey::Deny)
@@ -117,7 +121,7 @@ fn all_that_is_written_is_read() {
     let route = one_of(&["DELETE /orders/{id}"]);
     assert_eq!(tests, [&one_of(&["silver", "bronze"]), &block, &prefix, &Test::Absent, &route]);
     assert!(others.key.is_empty());
-    let Limit::TokenBucket(bucket) = others.limit;
+    let Limit::TokenBucket(bucket) = others.limit else { panic!("{:?}", others.limit) };
     assert_eq!(
         (bucket.capacity(), bucket.refill().num(), bucket.refill().den()),
         (1_000, 115_741, 1_000_000_000)

@@ -1,6 +1,7 @@
 //! What a batch asks of the store: its checks with the names of their buckets, in three allocations however many there are.
 
 use limits::decision::Limit;
+use limits::penalty::Penalty;
 use std::ops::Range;
 
 /// The checks of a batch, in their order.
@@ -11,6 +12,8 @@ pub struct Asks {
     calls: Vec<Ask>,
     /// Where each check's calls end within `calls`.
     ends: Vec<usize>,
+    /// The slot that each check would hold.
+    slots: Vec<Box<[u8]>>,
 }
 
 /// One rule of one check.
@@ -19,6 +22,8 @@ pub struct Ask {
     key: Range<usize>,
     /// The rule's limit.
     pub limit: Limit,
+    /// What denials bring about.
+    pub penalty: Option<Penalty>,
     /// Tokens that the request costs.
     pub cost: u64,
     /// Whether the rule only watches.
@@ -35,14 +40,22 @@ impl Asks {
             keys: Vec::with_capacity(checks * 128),
             calls: Vec::with_capacity(checks * 2),
             ends: Vec::with_capacity(checks),
+            slots: Vec::new(),
         }
     }
 
     /// Adds a rule to the check that is being added; `write` appends the bucket's key.
-    pub fn call(&mut self, limit: Limit, cost: u64, shadow: bool, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn call(
+        &mut self,
+        limit: Limit,
+        penalty: Option<Penalty>,
+        cost: u64,
+        shadow: bool,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         let start = self.keys.len();
         write(&mut self.keys);
-        self.calls.push(Ask { key: start..self.keys.len(), limit, cost, shadow });
+        self.calls.push(Ask { key: start..self.keys.len(), limit, penalty, cost, shadow });
     }
 
     /// Ends the check that is being added. False, and the check is dropped, if it asks the same bucket twice.
@@ -59,10 +72,23 @@ impl Asks {
         !twice
     }
 
+    /// Says which slot the check that is being added would hold, if one of its rules limits what runs at once.
+    pub fn slot(&mut self, id: &[u8]) {
+        self.slots.resize_with(self.ends.len(), Box::default);
+        self.slots.push(id.into());
+    }
+
+    /// The slot of a check, by its index; empty if it holds none.
+    #[must_use]
+    pub fn slot_of(&self, index: usize) -> &[u8] {
+        self.slots.get(index).map_or(&[], |id| &**id)
+    }
+
     /// Drops the check that is being added.
     pub fn drop_check(&mut self) {
         let start = self.open_from();
         self.calls.truncate(start);
+        self.slots.truncate(self.ends.len());
     }
 
     /// How many checks there are.
@@ -111,7 +137,7 @@ mod tests {
 
     fn add(asks: &mut Asks, key: &str) {
         let bucket = TokenBucket::new(1, Refill::new(1, 1).unwrap(), 0).unwrap();
-        asks.call(Limit::TokenBucket(bucket), 1, false, |into| into.extend_from_slice(key.as_bytes()));
+        asks.call(Limit::TokenBucket(bucket), None, 1, false, |into| into.extend_from_slice(key.as_bytes()));
     }
 
     #[test]

@@ -10,8 +10,11 @@ use crate::keys::{self, Keys};
 use crate::metrics::Metrics;
 use crate::store::{AnyStore, Store, all_unknown};
 use bytes::Bytes;
+use limits::concurrency::Concurrency;
 use limits::decision::Limit;
+use limits::penalty::Penalty;
 use limits::refill::Refill;
+use limits::sliding_window::SlidingWindow;
 use limits::token_bucket::TokenBucket;
 use protocol::batch::{self, Algorithm, Answer, Answers, Batch, Check, RuleForm, Unknown, WireError};
 use std::sync::Arc;
@@ -78,18 +81,19 @@ impl Decider {
     /// # Errors
     /// The body is no batch.
     pub async fn batch(self: &Arc<Self>, body: Bytes, arrived: Instant) -> Result<Vec<u8>, Malformed> {
+        let answer_in = batch::version(&body).unwrap_or(batch::VERSION);
         let questions = match batch::decode_batch(&body) {
             Ok(batch) => self.questions(&batch)?,
             Err(WireError::Version(version)) if version != 0 => {
                 self.metrics.unknown(Unknown::Version, 1);
                 // How many checks there are can't be read; as many as there can be covers them.
-                return encode(all_unknown(batch::CHECKS_MAX, Unknown::Version));
+                return encode(all_unknown(batch::CHECKS_MAX, Unknown::Version), answer_in);
             }
             Err(_) => return Err(Malformed),
         };
         drop(body);
         let answers = self.answers(questions, arrived).await;
-        encode(answers)
+        encode(answers, answer_in)
     }
 
     /// Asks the store for one answer per check, under its deadline.
@@ -141,13 +145,13 @@ impl Decider {
         if !keys::is_name(batch.domain) || !batch.rules.iter().all(|rule| keys::is_name(rule.id)) {
             return Err(Malformed);
         }
-        let limits: Vec<Option<Limit>> = batch.rules.iter().map(|rule| limit(rule)).collect();
+        let rules: Vec<Option<Ruled>> = batch.rules.iter().map(ruled).collect();
         let mut asks = Asks::with_capacity(batch.checks.len());
         let mut refused = Vec::new();
         let mut written = Written::default();
         for (index, check) in batch.checks.iter().enumerate() {
             written.write(&self.keys, batch.domain, check)?;
-            if !add(&mut asks, batch, &limits, check, &written)? {
+            if !add(&mut asks, batch, &rules, check, &written)? {
                 refused.push(index);
             }
         }
@@ -166,37 +170,68 @@ fn store_budget(asked_ms: u32) -> Duration {
 fn add(
     asks: &mut Asks,
     batch: &Batch<'_>,
-    limits: &[Option<Limit>],
+    rules: &[Option<Ruled>],
     check: &Check<'_>,
     written: &Written,
 ) -> Result<bool, Malformed> {
     for call in &check.calls {
         let rule = &batch.rules[usize::from(call.rule)];
-        let Some(limit) = limits[usize::from(call.rule)] else {
+        let Some(Ruled { limit, penalty }) = rules[usize::from(call.rule)] else {
             asks.drop_check();
             return Ok(false);
         };
+        if matches!(limit, Limit::Concurrency(_)) && check.slot.is_empty() {
+            return Err(Malformed);
+        }
         let parts = call.key.iter().map(|&part| (check.values[usize::from(part)].kind, written.get(part)));
-        asks.call(limit, call.cost, rule.shadow, |into| {
+        asks.call(limit, penalty, call.cost, rule.shadow, |into| {
             keys::write_key(into, batch.domain, rule.id, limit.tag(), parts);
         });
+    }
+    if !check.slot.is_empty() {
+        asks.slot(check.slot);
     }
     if asks.end_check() { Ok(true) } else { Err(Malformed) }
 }
 
-/// The limit of a rule; `None` if this version can't decide it.
-fn limit(rule: &RuleForm<'_>) -> Option<Limit> {
-    match rule.algorithm {
+/// A rule of a batch, in the terms of the model.
+#[derive(Clone, Copy)]
+struct Ruled {
+    limit: Limit,
+    penalty: Option<Penalty>,
+}
+
+/// The terms of a rule; `None` if this version can't decide it.
+fn ruled(rule: &RuleForm<'_>) -> Option<Ruled> {
+    let penalty = match rule.penalty {
+        None => None,
+        Some(_) if matches!(rule.algorithm, Algorithm::Concurrency { .. }) => return None,
+        Some(form) => {
+            let refill = Refill::new(form.refill_num, form.refill_den)?;
+            let bucket = TokenBucket::new(form.capacity, refill, form.idle_s).ok()?;
+            Some(Penalty::new(form.denials, form.within_s, form.for_s, bucket).ok()?)
+        }
+    };
+    Some(Ruled { limit: limit(rule.algorithm)?, penalty })
+}
+
+fn limit(algorithm: Algorithm) -> Option<Limit> {
+    match algorithm {
         Algorithm::TokenBucket { capacity, refill_num, refill_den, idle_s } => {
             let refill = Refill::new(refill_num, refill_den)?;
             TokenBucket::new(capacity, refill, idle_s).ok().map(Limit::TokenBucket)
         }
-        Algorithm::SlidingWindow { .. } | Algorithm::Concurrency { .. } => None,
+        Algorithm::SlidingWindow { capacity, window_s } => {
+            SlidingWindow::new(capacity, window_s).ok().map(Limit::SlidingWindow)
+        }
+        Algorithm::Concurrency { capacity, lease_s } => {
+            Concurrency::new(capacity, lease_s).ok().map(Limit::Concurrency)
+        }
     }
 }
 
-fn encode(answers: Vec<Answer>) -> Result<Vec<u8>, Malformed> {
-    batch::encode_answers(&Answers { answers, unavailable_for_ms: 0 }).map_err(|_| Malformed)
+fn encode(answers: Vec<Answer>, version: u8) -> Result<Vec<u8>, Malformed> {
+    batch::encode_answers(&Answers { answers, unavailable_for_ms: 0 }, version).map_err(|_| Malformed)
 }
 
 /// A check's values as keys write them: each once, however many rules are keyed by it.

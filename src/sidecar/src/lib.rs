@@ -6,12 +6,13 @@
 //! # Layout
 //! - [`settings`]: the flags, checked before any port binds; [`logging`]: one line per event
 //! - [`listen`], [`serve`]: sockets with their permissions, connections, drain
-//! - [`decide`]: `POST /v1/decide`, a batch from bytes to bytes; [`asks`] is what it asks of the store, [`keys`] names buckets
+//! - [`decide`]: `POST /v1/decide`, a batch from bytes to bytes; [`asks`] and [`changes`] are what it asks of the store, [`keys`] names buckets
 //! - [`store`]: memory and Redis behind one trait
 //! - [`api`]: the second listener, for everybody but the filter; [`metrics`]: all names in one place
 
 pub mod api;
 pub mod asks;
+pub mod changes;
 pub mod decide;
 pub mod keys;
 pub mod listen;

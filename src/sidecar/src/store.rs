@@ -5,6 +5,7 @@ pub mod redis;
 mod status;
 
 use crate::asks::Asks;
+use crate::changes::{Change, Changed};
 use protocol::batch::{Answer, Unknown};
 pub use status::{Health, Status};
 use std::future::Future;
@@ -15,6 +16,10 @@ pub trait Store: Send + Sync + 'static {
     /// One answer per check, in their order. What can't be decided by `deadline` is unknown; that it was not charged is *not*
     /// promised, for an answer may be lost.
     fn decide(&self, asks: &Asks, deadline: Instant) -> impl Future<Output = Vec<Answer>> + Send;
+
+    /// One outcome per change, in their order. They are independent of each other; one that is [`Changed::Unknown`] may have been
+    /// done.
+    fn change(&self, changes: &[Change], deadline: Instant) -> impl Future<Output = Vec<Changed>> + Send;
 
     /// How the store is.
     fn status(&self) -> Status;
@@ -34,6 +39,13 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.decide(asks, deadline).await,
             Self::Redis(store) => store.decide(asks, deadline).await,
+        }
+    }
+
+    async fn change(&self, changes: &[Change], deadline: Instant) -> Vec<Changed> {
+        match self {
+            Self::Memory(store) => store.change(changes, deadline).await,
+            Self::Redis(store) => store.change(changes, deadline).await,
         }
     }
 

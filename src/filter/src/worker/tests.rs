@@ -1,7 +1,7 @@
 //! The worker driven by values: who is sent when, and what becomes of those who are not.
 
 use super::*;
-use protocol::batch::{Answers, Unknown, decode_batch, encode_answers};
+use protocol::batch::{Answers, Unknown, VERSION, decode_batch, encode_answers};
 
 fn rules() -> RuleSet {
     let json = br#"{ "rules": [ { "id": "r", "algorithm": "TOKEN_BUCKET", "capacity": 1, "refillPerSecond": 1 } ] }"#;
@@ -16,7 +16,7 @@ fn loaded(checks: usize, deadline_us: u64) -> Worker<usize> {
 
 fn answer(checks: usize) -> Vec<u8> {
     let answers = vec![Answer::Admitted(vec![]); checks];
-    encode_answers(&Answers { answers, unavailable_for_ms: 0 }).unwrap()
+    encode_answers(&Answers { answers, unavailable_for_ms: 0 }, VERSION).unwrap()
 }
 
 fn genuine(body: &[u8]) -> Arrival<'_> {
@@ -115,7 +115,11 @@ fn one_unknown_does_not_fail_the_batch() {
     let callout = worker.next_callout(&rules, "d", 0).unwrap();
     worker.sent(7, callout, 0);
     let answers = vec![Answer::Unknown(Unknown::RedisError), Answer::Admitted(vec![])];
-    worker.arrived(7, &genuine(&encode_answers(&Answers { answers, unavailable_for_ms: 0 }).unwrap()), 0);
+    worker.arrived(
+        7,
+        &genuine(&encode_answers(&Answers { answers, unavailable_for_ms: 0 }, VERSION).unwrap()),
+        0,
+    );
     let expected = [(0, Ruling::Failed(Reason::RedisError)), (1, Ruling::Decided(Answer::Admitted(vec![])))];
     assert_eq!(decided(&mut worker), expected);
 }

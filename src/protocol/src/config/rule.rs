@@ -7,6 +7,7 @@ use crate::json::fault::excerpt;
 use crate::json::spot::{Fields, Spot};
 use crate::json::tree::Node;
 use hashbrown::HashMap;
+use limits::cost::Cost;
 use limits::rule::{FailMode, Group, Mode, OnMissingKey, Rule};
 use std::sync::Arc;
 
@@ -68,7 +69,7 @@ pub(super) struct Scope {
 
 /// A rule that has no fault.
 pub(super) enum Parsed {
-    Active(Rule),
+    Active(Box<Rule>),
     Disabled,
 }
 
@@ -91,19 +92,20 @@ pub(super) fn read(spot: &Spot<'_>, index: usize, scope: &mut Scope) -> Option<P
     let group = group(&rule, scope);
     extras::check(&rule);
     let Some(mode) = mode? else { return Some(Parsed::Disabled) };
-    Some(Parsed::Active(Rule {
+    Some(Parsed::Active(Box::new(Rule {
         id: id?.into(),
         policy: policy?.into(),
         conditions,
         key,
         limit: limit.limit?,
-        cost: cost?,
+        cost: Cost::Fixed(cost?),
+        penalty: None,
         mode,
         fail_mode: fail_mode??,
         on_missing_key: on_missing_key?,
         group,
         detail: detail?,
-    }))
+    })))
 }
 
 /// The field's value, or what stands for it where it is missing.

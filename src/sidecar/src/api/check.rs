@@ -67,7 +67,8 @@ fn plan<'r>(decider: &Decider, config: &'r Config, request: &check::Request) -> 
                 let write = |into: &mut Vec<u8>| {
                     write_key(into, decider, &config.domain, descriptors, rule, &parts);
                 };
-                asks.call(rule.limit, request.cost.unwrap_or(rule.cost), rule.mode == Mode::Shadow, write);
+                let cost = request.cost.unwrap_or_else(|| rule.cost.before(None, None));
+                asks.call(rule.limit, rule.penalty, cost, rule.mode == Mode::Shadow, write);
                 rules.push(rule);
             }
         }

@@ -9,7 +9,7 @@ fn decider() -> Arc<Decider> {
 
 fn bucket(id: &str, capacity: u64) -> RuleForm<'_> {
     let algorithm = Algorithm::TokenBucket { capacity, refill_num: 1, refill_den: 1_000, idle_s: 0 };
-    RuleForm { id, algorithm, shadow: false }
+    RuleForm { id, algorithm, shadow: false, penalty: None }
 }
 
 fn check(client: &[u8], rules: std::ops::Range<u16>) -> Check<'_> {
@@ -28,6 +28,7 @@ fn batch<'a>(rules: Vec<RuleForm<'a>>, checks: Vec<Check<'a>>) -> Batch<'a> {
         rules,
         checks,
         give_backs: vec![],
+        debits: vec![],
         local_counts: vec![],
         releases: vec![],
         renewals: vec![],
@@ -72,7 +73,7 @@ async fn a_check_without_rules_and_a_batch_without_checks_pass() {
 async fn a_rule_of_another_version_leaves_only_its_own_checks_undecided() {
     let decider = decider();
     let later =
-        RuleForm { algorithm: Algorithm::Concurrency { capacity: 1, lease_s: 1 }, ..bucket("slots", 1) };
+        RuleForm { algorithm: Algorithm::SlidingWindow { capacity: 1, window_s: 0 }, ..bucket("slots", 1) };
     let never = RuleForm { id: "zero", ..bucket("zero", 0) };
     let rules = vec![bucket("one", 1), later, never];
     let checks = vec![check(b"a", 1..2), check(b"a", 0..2), check(b"a", 0..1), check(b"a", 2..3)];

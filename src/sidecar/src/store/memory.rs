@@ -4,9 +4,11 @@
 //! would be full again first is, which gives its owner the least.
 
 use super::{Status, Store};
-use crate::asks::Asks;
-use limits::decision::{self, Charge, Ruling};
-use limits::token_bucket::{Used, Write};
+use crate::asks::{Ask, Asks};
+use crate::changes::{Change, Changed, Kind};
+use limits::concurrency::Slots;
+use limits::decision::{self, Bucket, Charge, Ruling, State, Write};
+use limits::settle::settle;
 use protocol::batch::{Answer, Outcome, Verdict};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -30,15 +32,15 @@ pub struct Memory {
 }
 
 struct Buckets {
-    states: HashMap<Arc<[u8]>, Bucket>,
+    states: HashMap<Arc<[u8]>, Kept>,
     /// One entry per bucket. A charge only moves the bucket's own `full_at_ms`, nearly always later; the entry is put right
     /// when it comes up, so that a charge costs no reordering.
     order: BinaryHeap<Reverse<(u64, Arc<[u8]>)>>,
     buckets_max: usize,
 }
 
-struct Bucket {
-    state: Used,
+struct Kept {
+    bucket: Bucket,
     full_at_ms: u64,
 }
 
@@ -79,28 +81,35 @@ impl Memory {
 
 impl Store for Memory {
     async fn decide(&self, asks: &Asks, _deadline: tokio::time::Instant) -> Vec<Answer> {
-        let mut charges = Vec::new();
         let mut buckets = self.lock();
         let now_us = (self.clock)();
-        asks.checks()
-            .map(|check| {
-                charges.clear();
-                charges.extend(check.iter().map(|ask| Charge {
-                    limit: ask.limit,
-                    cost: ask.cost,
-                    shadow: ask.shadow,
-                    state: buckets.get(asks.key(ask), now_us),
-                }));
-                let (admitted, rulings) = decision::decide(now_us, &charges);
-                for (ask, ruling) in check.iter().zip(&rulings) {
-                    if let Some(write) = ruling.write {
-                        buckets.put(asks.key(ask), write, now_us);
-                    }
+        let decide = |(index, check): (usize, &[Ask])| {
+            let charge = |ask: &Ask| Charge {
+                limit: ask.limit,
+                penalty: ask.penalty,
+                cost: ask.cost,
+                shadow: ask.shadow,
+                slot: asks.slot_of(index),
+                bucket: buckets.get(asks.key(ask), now_us),
+            };
+            let charges: Vec<Charge<'_>> = check.iter().map(charge).collect();
+            let (admitted, rulings) = decision::decide(now_us, &charges);
+            let outcomes = rulings.iter().map(outcome).collect();
+            for (ask, ruling) in check.iter().zip(rulings) {
+                if let Some(write) = ruling.write {
+                    buckets.put(asks.key(ask), write, now_us);
                 }
-                let outcomes = rulings.iter().map(outcome).collect();
-                if admitted { Answer::Admitted(outcomes) } else { Answer::Denied(outcomes) }
-            })
-            .collect()
+            }
+            if admitted { Answer::Admitted(outcomes) } else { Answer::Denied(outcomes) }
+        };
+        asks.checks().enumerate().map(decide).collect()
+    }
+
+    async fn change(&self, changes: &[Change], _deadline: tokio::time::Instant) -> Vec<Changed> {
+        let mut buckets = self.lock();
+        let now_us = (self.clock)();
+        let done = |change: &Change| if buckets.change(change, now_us) { Changed::Yes } else { Changed::No };
+        changes.iter().map(done).collect()
     }
 
     fn status(&self) -> Status {
@@ -117,13 +126,48 @@ impl fmt::Debug for Memory {
 // === impl Buckets ===
 
 impl Buckets {
-    fn get(&self, key: &[u8], now_us: u64) -> Option<Used> {
-        self.states.get(key).filter(|bucket| now_us / 1_000 < bucket.full_at_ms).map(|bucket| bucket.state)
+    fn get(&self, key: &[u8], now_us: u64) -> Option<&Bucket> {
+        self.states.get(key).filter(|kept| now_us / 1_000 < kept.full_at_ms).map(|kept| &kept.bucket)
     }
 
-    fn put(&mut self, key: &[u8], write: Write, now_us: u64) {
+    /// Whether there was something to change.
+    fn change(&mut self, change: &Change, now_us: u64) -> bool {
+        let (key, now_ms) = (&change.key, now_us / 1_000);
+        let slots = |write: Write<Slots>| Write {
+            state: Bucket { state: State::Slots(write.state), strikes: None },
+            ttl_ms: write.ttl_ms,
+        };
+        let write = match &change.kind {
+            Kind::Settle { limit, penalty, settlement, tokens } => {
+                settle(limit, penalty.as_ref(), self.get(key, now_us), now_us, *settlement, *tokens)
+            }
+            Kind::Release { limit, slot } => {
+                Some(slots(limit.release(self.slots(key, now_us), now_ms, slot)))
+            }
+            Kind::Renew { limit, slot } => limit.renew(self.slots(key, now_us), now_ms, slot).map(slots),
+            Kind::Pardon => return self.pardon(key),
+        };
+        let done = write.is_some();
+        if let Some(write) = write {
+            self.put(key, write, now_us);
+        }
+        done
+    }
+
+    fn slots(&self, key: &[u8], now_us: u64) -> Slots {
+        match self.get(key, now_us).map(|bucket| &bucket.state) {
+            Some(State::Slots(slots)) => slots.clone(),
+            _ => Slots::default(),
+        }
+    }
+
+    fn pardon(&mut self, key: &[u8]) -> bool {
+        self.states.get_mut(key).is_some_and(|kept| kept.bucket.strikes.take().is_some())
+    }
+
+    fn put(&mut self, key: &[u8], write: Write<Bucket>, now_us: u64) {
         let now_ms = now_us / 1_000;
-        let bucket = Bucket { state: write.state, full_at_ms: now_ms.saturating_add(write.ttl_ms) };
+        let bucket = Kept { bucket: write.state, full_at_ms: now_ms.saturating_add(write.ttl_ms) };
         if let Some(known) = self.states.get_mut(key) {
             *known = bucket;
             return;

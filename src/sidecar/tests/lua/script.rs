@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use kota_integration::redis::{Connection, Redis, Reply, encode};
 use kota_integration::workdir::Workdir;
-use limits::decision::{Charge, Limit, Verdict, decide};
+use limits::decision::{Bucket, Charge, Limit, State, Verdict, decide};
 use limits::token_bucket::{TTL_SLACK_MS, TokenBucket, Used};
 
 const SCRIPT: &str = include_str!("../../../../lua/decide.lua");
@@ -57,18 +57,25 @@ pub(crate) struct Script {
 
 impl Model {
     pub(crate) fn call(&mut self, request: Request) -> Expected {
+        let bucket = |used: &Used| Bucket { state: State::Used(*used), strikes: None };
+        let known = |ask: &Ask| Some((ask.key.clone(), bucket(self.states.get(&ask.key)?)));
+        let buckets: HashMap<_, _> = request.asks.iter().filter_map(known).collect();
         let charge = |ask: &Ask| Charge {
             limit: Limit::TokenBucket(ask.bucket),
+            penalty: None,
             cost: ask.cost,
             shadow: ask.shadow,
-            state: self.states.get(&ask.key).copied(),
+            slot: b"",
+            bucket: buckets.get(&ask.key),
         };
         let charges: Vec<_> = request.asks.iter().map(charge).collect();
         let (admitted, rulings) = decide(request.now_us, &charges);
         let mut written = Vec::new();
         for (ask, ruling) in request.asks.iter().zip(&rulings) {
-            if let Some(write) = ruling.write {
-                self.states.insert(ask.key.clone(), write.state);
+            if let Some((write, used)) =
+                ruling.write.as_ref().and_then(|write| Some((write, write.state.used()?)))
+            {
+                self.states.insert(ask.key.clone(), used);
                 written.push((ask.key.clone(), write.ttl_ms));
             }
         }

@@ -122,9 +122,10 @@ pub(crate) fn one_check(key: &str) -> Vec<u8> {
     let batch = Batch {
         domain: "public-api",
         budget_ms: 60_000,
-        rules: vec![RuleForm { id: "ten", algorithm, shadow: false }],
+        rules: vec![RuleForm { id: "ten", algorithm, shadow: false, penalty: None }],
         checks: vec![check],
         give_backs: vec![],
+        debits: vec![],
         local_counts: vec![],
         releases: vec![],
         renewals: vec![],

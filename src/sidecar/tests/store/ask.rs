@@ -52,7 +52,7 @@ pub(crate) fn asks<'a>(checks: impl IntoIterator<Item = &'a [Rule]>) -> Asks {
         for rule in check {
             let bucket = TokenBucket::new(rule.capacity, rule.refill, 0).unwrap();
             let write = |into: &mut Vec<u8>| into.extend_from_slice(rule.key.as_bytes());
-            asks.call(Limit::TokenBucket(bucket), rule.cost, rule.shadow, write);
+            asks.call(Limit::TokenBucket(bucket), None, rule.cost, rule.shadow, write);
         }
         assert!(asks.end_check());
     }

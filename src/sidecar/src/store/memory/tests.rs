@@ -15,7 +15,7 @@ fn store(buckets_max: usize) -> (Memory, Arc<AtomicU64>) {
 async fn take(store: &Memory, key: &str, cost: u64) -> Option<u64> {
     let bucket = TokenBucket::new(10, Refill::new(1, 1).unwrap(), 0).unwrap();
     let mut asks = Asks::default();
-    asks.call(Limit::TokenBucket(bucket), cost, false, |into| into.extend_from_slice(key.as_bytes()));
+    asks.call(Limit::TokenBucket(bucket), None, cost, false, |into| into.extend_from_slice(key.as_bytes()));
     assert!(asks.end_check());
     match store.decide(&asks, tokio::time::Instant::now()).await.remove(0) {
         Answer::Admitted(outcomes) => Some(outcomes[0].left),

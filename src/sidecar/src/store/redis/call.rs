@@ -52,7 +52,7 @@ pub(super) fn command(asks: &Asks, check: &[Ask]) -> Cmd {
     }
     command.arg("");
     for ask in check {
-        let Limit::TokenBucket(bucket) = ask.limit;
+        let Limit::TokenBucket(bucket) = ask.limit else { continue };
         command
             .arg(ask.limit.tag())
             .arg(if ask.shadow { "s" } else { "e" })
@@ -158,9 +158,9 @@ mod tests {
     fn a_call_is_keys_then_the_clock_then_seven_per_rule() {
         let mut asks = Asks::default();
         let bucket = TokenBucket::new(100, Refill::new(1, 2).unwrap(), 0).unwrap();
-        asks.call(Limit::TokenBucket(bucket), 3, false, |into| into.extend_from_slice(b"a"));
+        asks.call(Limit::TokenBucket(bucket), None, 3, false, |into| into.extend_from_slice(b"a"));
         let bucket = TokenBucket::new(7, Refill::NEVER, 60).unwrap();
-        asks.call(Limit::TokenBucket(bucket), 1, true, |into| into.extend_from_slice(b"b"));
+        asks.call(Limit::TokenBucket(bucket), None, 1, true, |into| into.extend_from_slice(b"b"));
         assert!(asks.end_check());
         let packed = command(&asks, asks.check(0)).get_packed_command();
         let words: Vec<String> = String::from_utf8(packed)

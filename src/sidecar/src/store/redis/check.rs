@@ -57,7 +57,7 @@ async fn probe(mut connection: MultiplexedConnection) -> Result<Option<()>, Stat
     let mut asks = Asks::default();
     let limit = Refill::new(1_000_000, 1).and_then(|refill| TokenBucket::new(1_000_000, refill, 0).ok());
     let limit = limit.ok_or_else(|| unfit("no bucket to try it on"))?;
-    asks.call(Limit::TokenBucket(limit), 1, false, |into| into.extend_from_slice(PROBE_KEY));
+    asks.call(Limit::TokenBucket(limit), None, 1, false, |into| into.extend_from_slice(PROBE_KEY));
     asks.end_check();
     let command = call::command(&asks, asks.check(0));
     match connection.send_packed_command(&command).await {

@@ -1,0 +1,59 @@
+//! What is done to buckets without a decision: tokens that are settled, slots that are released or renewed, penalties that are
+//! pardoned.
+
+use limits::concurrency::Concurrency;
+use limits::decision::Limit;
+use limits::penalty::Penalty;
+use limits::settle::Settlement;
+
+/// One change of one bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The bucket's key.
+    pub key: Vec<u8>,
+    /// What is done to it.
+    pub kind: Kind,
+}
+
+/// What is done to a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Tokens go back, or are charged after the fact; see `limits::settle`.
+    Settle {
+        /// The rule's limit, which has tokens: not [`Limit::Concurrency`].
+        limit: Limit,
+        /// The rule's penalty.
+        penalty: Option<Penalty>,
+        /// Which way.
+        settlement: Settlement,
+        /// How many tokens.
+        tokens: u64,
+    },
+    /// A slot is given back; see [`Concurrency::release`].
+    Release {
+        /// The rule's limit.
+        limit: Concurrency,
+        /// The slot's id.
+        slot: Box<[u8]>,
+    },
+    /// A slot's lease begins anew; see [`Concurrency::renew`].
+    Renew {
+        /// The rule's limit.
+        limit: Concurrency,
+        /// The slot's id.
+        slot: Box<[u8]>,
+    },
+    /// Denials and penalty are forgotten; what was used stays used.
+    Pardon,
+}
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// It was done.
+    Yes,
+    /// There was nothing to do it to.
+    No,
+    /// Nobody can say.
+    Unknown,
+}
