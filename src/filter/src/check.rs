@@ -35,7 +35,7 @@ struct PendingValue {
 
 /// Decides what a request needs. `matched` is scratch space, kept by the caller from one request to the next.
 pub fn plan<A: Attributes>(rules: &RuleSet, request: &Request<'_, A>, matched: &mut Vec<u16>) -> Plan {
-    rules.matching(request, matched);
+    rules.applying(request, matched);
     let mut pending = Pending { values: Vec::with_capacity(2), calls: Vec::with_capacity(matched.len()) };
     for &index in matched.iter() {
         let Some(rule) = rules.rule(index) else { continue };

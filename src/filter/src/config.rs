@@ -72,7 +72,10 @@ impl Config {
             legacy: parsed.headers.legacy,
             problem_type: parsed.problem_type,
             trusted_hops: parsed.trusted_hops,
-            announcements: parsed.rules.rules().iter().map(Announcement::new).collect(),
+            announcements: {
+                let rules = parsed.rules.rules().iter();
+                rules.chain(parsed.rules.preflight()).map(Announcement::new).collect()
+            },
             rules: parsed.rules,
         })
     }

@@ -9,7 +9,7 @@
 //! - [`decision`]: several rules of one request, decided and charged as one step (the specification of `lua/decide.lua`)
 //! - [`rule`], [`descriptor`]: the domain types of a rule set
 //! - [`address`], [`path`], [`host`], [`route`], [`query`], [`cookie`], [`metadata`]: one form for all spellings of what a request says
-//! - [`request`], [`ruleset`], [`key`]: from a request to the rules that apply, and whose bucket they charge
+//! - [`request`], [`exemption`], [`ruleset`], [`key`]: from a request to the rules that apply, and whose bucket they charge
 #![cfg_attr(
     not(test),
     deny(
@@ -30,6 +30,7 @@ pub mod cookie;
 pub mod cost;
 pub mod decision;
 pub mod descriptor;
+pub mod exemption;
 pub mod host;
 pub mod key;
 pub mod metadata;

@@ -8,6 +8,9 @@ use core::net::IpAddr;
 use hashbrown::HashMap;
 use std::borrow::Cow;
 
+/// The headers that every preflight has.
+pub const PREFLIGHT_HEADERS: [&str; 2] = ["access-control-request-method", "origin"];
+
 /// The raw properties of a request, as the host of this crate has them.
 pub trait Attributes {
     /// A header by its lower-case name. One that came on several lines is to be reported as absent: which of its values the
@@ -117,6 +120,18 @@ impl<'a, A: Attributes> Request<'a, A> {
         }
     }
 
+    /// Whether a browser asks here whether a page of another origin may send the request that it means (Fetch §4.8). One of these headers
+    /// on several lines is no browser's.
+    pub fn is_preflight(&self) -> bool {
+        let present = |name| self.attributes.header(name).is_some_and(|value| !value.trim_ascii().is_empty());
+        self.attributes.method() == b"OPTIONS" && PREFLIGHT_HEADERS.into_iter().all(present)
+    }
+
+    /// The path as it came, query and all.
+    pub fn raw_path(&self) -> &[u8] {
+        self.attributes.path()
+    }
+
     /// The normalised path.
     pub fn path(&self) -> &[u8] {
         self.path.get_or_init(|| path::normalise(self.attributes.path()))
@@ -127,7 +142,8 @@ impl<'a, A: Attributes> Request<'a, A> {
         *self.route.get_or_init(|| self.routes.find(self.attributes.method(), self.path()))
     }
 
-    fn client_address(&self) -> Option<IpAddr> {
+    /// The client's whole address.
+    pub fn client_address(&self) -> Option<IpAddr> {
         *self.address.get_or_init(|| self.attributes.address())
     }
 

@@ -1,8 +1,9 @@
 //! A set of rules, compiled once: which of them apply to a request, at a cost that does not grow with those that do not.
 
 use crate::descriptor::{DescriptorId, Descriptors, Source};
+use crate::exemption::Exemptions;
 use crate::key::Key;
-use crate::request::Values;
+use crate::request::{Attributes, PREFLIGHT_HEADERS, Request, Values};
 use crate::route::Routes;
 use crate::rule::{OnMissingKey, RULES_MAX, RULES_PER_REQUEST_MAX, Rule};
 
@@ -25,6 +26,8 @@ pub struct RuleSet {
     groups: Groups,
     header_names: Vec<Box<str>>,
     reads_cookies: bool,
+    exemptions: Exemptions,
+    preflight: Option<Rule>,
 }
 
 impl RuleSet {
@@ -42,10 +45,49 @@ impl RuleSet {
         let read = sources_read(&descriptors, &rules);
         let reads_cookies = read.iter().any(|source| matches!(source, Source::Cookie(_)));
         let header_names = header_names(&read, &rules);
-        Self { descriptors, routes, rules, conditions, index, groups, header_names, reads_cookies }
+        Self {
+            descriptors,
+            routes,
+            rules,
+            conditions,
+            index,
+            groups,
+            header_names,
+            reads_cookies,
+            exemptions: Exemptions::default(),
+            preflight: None,
+        }
     }
 
-    /// Puts the indices of the rules that apply into `into`, which is emptied first: in the order of the file, of each group the best
+    /// The same, but for the requests that these exempt.
+    #[must_use]
+    pub fn exempting(self, exemptions: Exemptions) -> Self {
+        Self { exemptions, ..self }
+    }
+
+    /// The same, but `rule` alone decides preflights. Its index is the next after the last rule's.
+    #[must_use]
+    pub fn with_preflights(mut self, rule: Rule) -> Self {
+        self.header_names.extend(PREFLIGHT_HEADERS.map(Box::from));
+        self.header_names.sort_unstable();
+        self.header_names.dedup();
+        Self { preflight: Some(rule), ..self }
+    }
+
+    /// Puts the indices of the rules that apply to a request of Envoy's into `into`, which is emptied first.
+    pub fn applying<A: Attributes>(&self, request: &Request<'_, A>, into: &mut Vec<u16>) {
+        into.clear();
+        if self.exemptions.cover(request) {
+            return;
+        }
+        if self.preflight.is_some() && request.is_preflight() {
+            into.extend(u16::try_from(self.rules.len()).ok());
+        } else {
+            self.matching(request, into);
+        }
+    }
+
+    /// Puts the indices of the rules whose conditions hold into `into`, which is emptied first: in the order of the file, of each group the best
     /// one, and of more than [`RULES_PER_REQUEST_MAX`] the first so many.
     pub fn matching(&self, values: &impl Values, into: &mut Vec<u16>) {
         into.clear();
@@ -82,16 +124,23 @@ impl RuleSet {
         Key::of(rule, values)
     }
 
-    /// All rules, in the order of the file.
+    /// All rules but the one for preflights, in the order of the file.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
+    /// The rule for preflights.
+    #[must_use]
+    pub fn preflight(&self) -> Option<&Rule> {
+        self.preflight.as_ref()
+    }
+
     /// The rule of that index.
     #[must_use]
     pub fn rule(&self, index: u16) -> Option<&Rule> {
-        self.rules.get(usize::from(index))
+        let index = usize::from(index);
+        self.rules.get(index).or_else(|| self.preflight().filter(|_| index == self.rules.len()))
     }
 
     /// The descriptors that rules speak of.

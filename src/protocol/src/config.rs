@@ -4,6 +4,7 @@
 //! applies. What the model has and this version can't decide is refused too (see `config/unsupported.rs`).
 
 mod descriptors;
+mod exemptions;
 mod extras;
 mod limit;
 mod matching;
@@ -13,6 +14,7 @@ mod text;
 mod unsupported;
 
 pub use crate::json::fault::Fault;
+pub use exemptions::PREFLIGHT_ID;
 
 use crate::json::fault::excerpt;
 
@@ -45,10 +47,8 @@ pub const PODS_MAX: u32 = 100_000;
 
 /// The longest cluster name and problem type, in bytes.
 const NAME_BYTES_MAX: usize = 256;
-/// The most exemptions.
-const EXEMPTIONS_MAX: usize = 1_000;
 
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "domain",
     "sidecar",
     "descriptors",
@@ -57,6 +57,7 @@ const FIELDS: [&str; 11] = [
     "pods",
     "problemType",
     "exemptions",
+    "corsPreflight",
     "rules",
     "rulesFrom",
     "untilRules",
@@ -157,12 +158,14 @@ fn read(spot: &Spot<'_>, version: String) -> Option<Config> {
     let headers = headers(&fields);
     let problem_type = problem_type(&fields);
     let pods = fields.get("pods").and_then(|spot| spot.small(1..=PODS_MAX, "")).unwrap_or(1);
-    exemptions(&fields);
+    let exemptions = exemptions::read(fields.get("exemptions"));
     let descriptors = descriptors::read(fields.get("descriptors"));
     let trusted_hops = descriptors.trusted_hops;
     let routes = RouteTable::read(fields.get("routes"));
     let mut scope = Scope { domain, descriptors, routes, ids: HashMap::new(), groups: HashMap::new() };
     let (rules, disabled) = rules(&fields, &mut scope);
+    let preflight = exemptions::preflight(&fields, &rules);
+    let rules = RuleSet::new(scope.descriptors.all, scope.routes.into_routes(), rules).exempting(exemptions);
     Some(Config {
         domain: scope.domain,
         version,
@@ -171,7 +174,10 @@ fn read(spot: &Spot<'_>, version: String) -> Option<Config> {
         problem_type,
         pods,
         trusted_hops,
-        rules: RuleSet::new(scope.descriptors.all, scope.routes.into_routes(), rules),
+        rules: match preflight {
+            Some(rule) => rules.with_preflights(rule),
+            None => rules,
+        },
         disabled,
         warnings: Vec::new(),
     })
@@ -242,17 +248,4 @@ fn problem_type(fields: &Fields<'_>) -> String {
         spot.fault(format_args!("\"{}\" is no URI reference", excerpt(uri)));
     }
     uri.to_owned()
-}
-
-/// Exact raw paths that no rule applies to.
-fn exemptions(fields: &Fields<'_>) {
-    if let Some(spot) = fields.get("exemptions")
-        && let Some(items) = spot.list(EXEMPTIONS_MAX)
-    {
-        spot.each(items, |_, item| {
-            if item.text(NAME_BYTES_MAX).is_some_and(|path| !path.starts_with('/')) {
-                item.fault("is no path: want a / first");
-            }
-        });
-    }
 }

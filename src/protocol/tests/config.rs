@@ -2,7 +2,7 @@
 
 use limits::cost::Cost;
 use limits::decision::Limit;
-use limits::descriptor::Source;
+use limits::descriptor::{Descriptors, Source};
 use limits::rule::{FailMode, Group, Mode, OnMissingKey, Rule, Test};
 use protocol::config::{Config, Dialect, Headers, Sidecar};
 
@@ -24,6 +24,8 @@ const WHOLE: &str = r#"{
   "routes": ["POST /orders", "GET /orders/{id}", "* /public/**"],
   "headers": {"dialect": "draft-12", "legacy": false},
   "pods": 50,
+  "exemptions": ["/healthz", {"path": "/metrics", "cidr": "10.0.0.0/8"}, {"cidr": "2001:db8::/32"}],
+  "corsPreflight": "COUNT",
   "problemType": "https://example.com/probs/quota",
   "rules": [
     {"id": "gold-orders-create", "policy": "gold-orders",
@@ -224,6 +226,36 @@ fn a_rule_may_be_one_of_a_group_and_a_lone_one_is_warned_of() {
             r#"$.rules[1]: no other rule is in the group "quotas"; is it misspelt?"#,
         ]
     );
+}
+
+#[test]
+fn hh_05_preflights_have_a_rule_of_their_own_unless_they_are_counted() {
+    let preflight = |fields: &str, mode: &str| {
+        let json =
+            MINIMAL.replacen('{', &format!("{{{fields}"), 1).replacen("\"id\"", &format!("{mode} \"id\""), 1);
+        let config = parse(&json);
+        config.rules.preflight().map(|rule| {
+            let Limit::TokenBucket(bucket) = rule.limit else { panic!("a bucket") };
+            assert_eq!(
+                (&*rule.id, &*rule.key, &rule.conditions),
+                ("cors-preflight", &[Descriptors::IP][..], &vec![])
+            );
+            (bucket.capacity(), bucket.refill().num(), bucket.refill().den(), rule.mode)
+        })
+    };
+    assert_eq!(preflight("", ""), Some((100, 10, 1, Mode::Enforce)));
+    assert_eq!(
+        preflight(r#""corsPreflight": {"capacity": 5, "refillPerSecond": 0.5},"#, ""),
+        Some((5, 1, 2, Mode::Enforce))
+    );
+    assert_eq!(preflight(r#""corsPreflight": "COUNT","#, ""), None);
+    assert_eq!(
+        preflight("", r#""mode": "SHADOW","#),
+        Some((100, 10, 1, Mode::Shadow)),
+        "nothing is enforced yet"
+    );
+    assert_eq!(preflight("", r#""mode": "DISABLED","#), None, "there is no rule");
+    assert!(parse(r#"{"rules": []}"#).rules.preflight().is_none());
 }
 
 #[test]

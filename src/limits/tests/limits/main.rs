@@ -3,6 +3,7 @@
 mod bucket;
 mod bucket_properties;
 mod decisions;
+mod exemptions;
 mod keys;
 mod matching;
 mod matching_properties;

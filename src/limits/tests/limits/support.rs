@@ -219,3 +219,10 @@ pub(crate) fn ids<'s>(set: &'s RuleSet, values: &impl Values) -> Vec<&'s str> {
 pub(crate) fn matched<'s>(set: &'s RuleSet, call: &Call) -> Vec<&'s str> {
     ids(set, &request(call, set))
 }
+
+/// The ids of the rules that apply to a request of Envoy's.
+pub(crate) fn applying<'s>(set: &'s RuleSet, call: &Call) -> Vec<&'s str> {
+    let mut found = Vec::new();
+    set.applying(&request(call, set), &mut found);
+    found.iter().map(|index| &*set.rule(*index).unwrap().id).collect()
+}

@@ -123,7 +123,7 @@ fn idle_s(rule: &Fields<'_>, refill: Option<Refill>) -> Option<u64> {
     }
 }
 
-fn refill(spot: &Spot<'_>) -> Option<Refill> {
+pub(super) fn refill(spot: &Spot<'_>) -> Option<Refill> {
     let range = format!("0 to {PER_SECOND_MAX} with at most {DECIMALS_MAX} decimals");
     let Node::Number(text) = spot.node else {
         spot.want_number(format_args!("a number from {range}"));

@@ -181,13 +181,18 @@ fn prefix(spot: &Spot<'_>, source: &Source) -> Option<Test> {
 }
 
 fn cidr(spot: &Spot<'_>, source: &Source) -> Option<Test> {
-    let text = spot.text(VALUE_BYTES_MAX)?;
     if matches!(source, Source::Method | Source::Path | Source::Route | Source::EnvoyRoute) {
         spot.fault("is never an address");
         return None;
     }
+    block(spot).map(Test::Cidr)
+}
+
+/// A block of addresses.
+pub(super) fn block(spot: &Spot<'_>) -> Option<Cidr> {
+    let text = spot.text(VALUE_BYTES_MAX)?;
     match Cidr::parse(text) {
-        Ok(block) => Some(Test::Cidr(block)),
+        Ok(block) => Some(block),
         Err(error) => {
             let shown = spot.quote(text);
             match error {

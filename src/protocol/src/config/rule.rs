@@ -1,6 +1,7 @@
 //! One rule.
 
 use super::descriptors::Defined;
+use super::exemptions::PREFLIGHT_ID;
 use super::routes::RouteTable;
 use super::{extras, limit, matching, text};
 use crate::json::fault::excerpt;
@@ -119,6 +120,12 @@ fn or<'t, T>(spot: Option<Spot<'t>>, default: T, read: impl FnOnce(&Spot<'t>) ->
 fn id<'t>(rule: &Fields<'t>, index: usize, scope: &mut Scope) -> Option<&'t str> {
     let spot = rule.need("id", "")?;
     let id = text::id(&spot)?;
+    if id == PREFLIGHT_ID {
+        spot.fault(format_args!(
+            "\"{id}\" is the rule for preflights, which $.corsPreflight is about; choose another id"
+        ));
+        return None;
+    }
     if let Some(first) = scope.ids.get(id) {
         spot.fault(format_args!("\"{id}\" is the id of $.rules[{first}] already"));
         return None;
