@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help tools build wasm demo test test-long bench bench-failures bench-layouts deny fmt clean
+.PHONY: help tools build wasm demo test test-long fuzz bench bench-failures bench-layouts deny fmt clean
 
 STORE ?= memory
 KOTA_PACKAGES := --workspace --exclude kota-noop
@@ -27,10 +27,11 @@ demo: ## Runs Envoy on 127.0.0.1:10000 with Kota; STORE=redis://… counts in Re
 
 fmt: ## Formats the code
 	cargo fmt --all
+	cargo fmt --manifest-path integration/fuzz/Cargo.toml
 
 # Clippy covers the code behind cfg(target_arch = "wasm32") too: that is where a panic would trap a worker's VM.
 test: tools build ## Everything that CI runs: format, lints, unit tests, end-to-end tests
-	@echo "== format"; cargo fmt --all --check
+	@echo "== format"; cargo fmt --all --check; cargo fmt --manifest-path integration/fuzz/Cargo.toml --check
 	@echo "== lints"; cargo clippy --locked $(KOTA_PACKAGES) --all-targets -- -D warnings
 	cargo clippy --locked --target wasm32-wasip1 -p kota-filter -p kota-noop -- -D warnings
 	@echo "== unit tests"; cargo test --locked $(KOTA_PACKAGES) --exclude kota-integration
@@ -41,6 +42,9 @@ test: tools build ## Everything that CI runs: format, lints, unit tests, end-to-
 test-long: tools build ## The tests that need minutes, after those of `make test`
 	cargo test --locked $(KOTA_PACKAGES)
 	cargo test --locked --release $(KOTA_PACKAGES) -- --ignored
+
+fuzz: ## Feeds the parsers what a stranger could send (needs a nightly compiler), FUZZ_SECONDS (60) for each target
+	@integration/fuzz/run.sh
 
 bench: ## Measures side by side what Kota costs (8 minutes); writes target/bench/report.json. BENCH_SECONDS, BENCH_ROUNDS, BENCH_ONLY
 	@integration/tools.sh bench
