@@ -13,7 +13,7 @@ cargo +nightly --version >/dev/null 2>&1 || {
   echo "Fuzzing needs a nightly compiler: rustup toolchain install nightly --profile minimal" >&2
   exit 1
 }
-[ $# -gt 0 ] || set -- path address batch config pairs
+[ $# -gt 0 ] || set -- path address query cookie batch config pairs
 cargo +nightly fuzz build --fuzz-dir integration/fuzz --target-dir "$CARGO_TARGET_DIR"
 mkdir -p "$out/artifacts"
 for target; do

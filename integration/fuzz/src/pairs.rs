@@ -6,13 +6,14 @@ use limits::request::Request;
 use std::sync::LazyLock;
 
 /// A set of rules that looks at all that a request has.
-const RULES: &str = r#"{ "descriptors": { "api_key": { "header": "x-api-key", "secret": true }, "plan": { "header": "x-plan" } },
+const RULES: &str = r#"{ "descriptors": { "api_key": { "header": "x-api-key", "secret": true }, "plan": { "header": "x-plan" },
+                   "tenant": { "query": "tenant" }, "sid": { "cookie": "sid" }, "user": { "metadata": ["jwt", "sub"] } },
   "routes": ["GET /orders/{id}", "* /public/**"],
   "rules": [
     { "id": "plan", "match": { "plan": ["gold", "silver"] }, "key": ["client", "path"], "algorithm": "TOKEN_BUCKET", "capacity": 1, "refillPerSecond": 1 },
     { "id": "route", "match": { "route": "GET /orders/{id}" }, "key": ["api_key"], "algorithm": "TOKEN_BUCKET", "capacity": 1, "refillPerSecond": 1 },
-    { "id": "ip", "match": { "ip": { "cidr": "10.0.0.0/8" }, "host": "a" }, "key": ["ip", "envoy_route"], "algorithm": "TOKEN_BUCKET", "capacity": 1, "refillPerSecond": 1 },
-    { "id": "path", "match": { "path": { "prefix": "/v1/" }, "method": "POST", "api_key": null }, "key": ["client"], "onMissingKey": "DENY", "algorithm": "TOKEN_BUCKET", "capacity": 1, "refillPerSecond": 1 }
+    { "id": "ip", "match": { "ip": { "cidr": "10.0.0.0/8" }, "host": "a" }, "key": ["ip", "envoy_route", "tenant"], "algorithm": "TOKEN_BUCKET", "capacity": 1, "refillPerSecond": 1 },
+    { "id": "path", "match": { "path": { "prefix": "/v1/" }, "method": "POST", "api_key": null }, "key": ["client", "sid"], "onMissingKey": "DENY", "algorithm": "TOKEN_BUCKET", "capacity": 1, "refillPerSecond": 1 }
   ] }"#;
 
 static CONFIG: LazyLock<filter::config::Config> =
@@ -26,6 +27,10 @@ impl Connection for Peer<'_> {
     }
 
     fn route_name(&self) -> Option<Vec<u8>> {
+        Some(self.0.to_vec())
+    }
+
+    fn metadata(&self, _path: &[Box<str>]) -> Option<Vec<u8>> {
         Some(self.0.to_vec())
     }
 }
@@ -56,7 +61,7 @@ pub fn holds(data: &[u8]) {
 fn request(map: &[u8], peer: &[u8]) {
     let set = &CONFIG.rules;
     for hops in [None, Some(0), Some(2)] {
-        let Some(capture) = Capture::new(map, set.header_names(), hops, Peer(peer)) else { return };
+        let Some(capture) = Capture::new(map, set, hops, Peer(peer)) else { return };
         let _ = (capture.is_grpc(), capture.is_grpc_web());
         let request = Request::new(&capture, set.descriptors(), set.routes());
         let mut found = Vec::new();
