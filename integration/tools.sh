@@ -34,6 +34,7 @@ packages() {
   local wanted=()
   if [ "$1" != demo ]; then
     [ -n "${REDIS_SERVER:-}" ] || [ -x "$tools/redis-server" ] || has redis-server || wanted+=(redis-server)
+    [ -n "${OPENSSL:-}" ] || has openssl || wanted+=(openssl) # makes the tests' certificates
     [ -n "${PROMTOOL:-}" ] || has promtool || wanted+=(prometheus) # for its promtool
   fi
   [ "$1" != bench ] || [ -n "${WRK:-}" ] || has wrk || wanted+=(wrk)

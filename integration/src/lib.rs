@@ -3,6 +3,8 @@
 
 pub mod bench;
 pub mod bootstrap;
+pub mod certificates;
+pub mod cluster;
 pub mod demo_store;
 pub mod envoy;
 pub mod fault;

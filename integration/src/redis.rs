@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::process::Process;
 use crate::tools;
+use crate::wait;
 use crate::workdir::free_port;
 
 /// One Redis that keeps nothing on disk.
@@ -16,6 +17,7 @@ pub struct Redis {
     process: Process,
     port: u16,
     dir: PathBuf,
+    more: Vec<String>,
 }
 
 /// A connection for many commands at once: they are sent without waiting for answers, which come back in their order.
@@ -57,10 +59,44 @@ impl Redis {
     /// When it does not start; with its log.
     #[must_use]
     pub fn start_at(port: u16, dir: &Path) -> Self {
-        Self { process: Self::spawn(port, dir), port, dir: dir.to_path_buf() }
+        Self::start_with(port, dir, &[])
     }
 
-    fn spawn(port: u16, dir: &Path) -> Process {
+    /// Starts one on this port with more of its options and waits until it answers.
+    ///
+    /// # Panics
+    /// When it does not start; with its log.
+    #[must_use]
+    pub fn start_with(port: u16, dir: &Path, more: &[String]) -> Self {
+        let more = more.to_vec();
+        Self { process: Self::spawn(port, dir, &more), port, dir: dir.to_path_buf(), more }
+    }
+
+    /// Starts a replica of this one and waits until it has caught up.
+    ///
+    /// # Panics
+    /// When it does not start; with its log.
+    #[must_use]
+    pub fn replica(&self, dir: &Path) -> Self {
+        let port = self.port.to_string();
+        let more = ["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"].map(str::to_owned);
+        self.command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
+        let replica = Self::start_with(free_port(), dir, &more);
+        replica.wait_caught_up();
+        replica
+    }
+
+    /// Waits until a replica has what its primary has.
+    ///
+    /// # Panics
+    /// When that takes too long.
+    pub fn wait_caught_up(&self) {
+        wait::until_true("the replica has caught up", || {
+            self.info("replication").contains("master_link_status:up")
+        });
+    }
+
+    fn spawn(port: u16, dir: &Path, more: &[String]) -> Process {
         let mut command = Command::new(tools::redis_server());
         command.args([
             "--port",
@@ -72,7 +108,7 @@ impl Redis {
             "--appendonly",
             "no",
         ]);
-        command.arg("--dir").arg(dir).arg("--unixsocket").arg(socket(dir));
+        command.arg("--dir").arg(dir).arg("--unixsocket").arg(socket(dir)).args(more);
         let process = Process::start("redis", command, dir);
         process
             .wait_ready(|| ask(port, &["PING"]).is_ok_and(|reply| reply == Reply::Simple("PONG".to_owned())));
@@ -106,7 +142,7 @@ impl Redis {
     /// Kills it and starts an empty one in its place.
     pub fn restart(&mut self) {
         self.process.kill();
-        self.process = Self::spawn(self.port, &self.dir);
+        self.process = Self::spawn(self.port, &self.dir, &self.more);
     }
 
     /// Sends a command.
@@ -141,13 +177,38 @@ impl Redis {
         keys
     }
 
+    /// A section of what it tells about itself.
+    #[must_use]
+    pub fn info(&self, section: &str) -> String {
+        match self.command(&["INFO", section]) {
+            Reply::Bulk(Some(info)) => String::from_utf8_lossy(&info).into_owned(),
+            _ => String::new(),
+        }
+    }
+
     /// Calls of one command so far, such as `evalsha`.
     #[must_use]
     pub fn calls(&self, command: &str) -> u64 {
-        let Reply::Bulk(Some(info)) = self.command(&["INFO", "commandstats"]) else { return 0 };
-        let info = String::from_utf8_lossy(&info).into_owned();
+        let info = self.info("commandstats");
         let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
         line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or(0)
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// Its text.
+    ///
+    /// # Panics
+    /// It has none.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Simple(text) => text.clone(),
+            Self::Bulk(Some(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
+            other => panic!("no text: {other:?}"),
+        }
     }
 }
 

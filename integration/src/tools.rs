@@ -34,6 +34,12 @@ pub fn redis_server() -> PathBuf {
     find("Redis", "REDIS_SERVER", &places, "make tools")
 }
 
+/// OpenSSL's command, which makes certificates for tests: the system's.
+#[must_use]
+pub fn openssl() -> PathBuf {
+    find("openssl", "OPENSSL", &on_path("openssl"), "make tools")
+}
+
 /// Prometheus' promtool: `PROMTOOL`, else the system's.
 #[must_use]
 pub fn promtool() -> PathBuf {

@@ -22,7 +22,7 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed while running, 64 bad fla
 
 #[derive(Subcommand)]
 enum Command {
-    Sidecar(sidecar::Flags),
+    Sidecar(Box<sidecar::Flags>),
     Validate(validate::Args),
     Echo(echo::Args),
 }
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         }
     };
     match cli.command {
-        Command::Sidecar(flags) => sidecar::run(flags),
+        Command::Sidecar(flags) => sidecar::run(*flags),
         Command::Validate(args) => validate::run(&args),
         Command::Echo(args) => echo::run(&args),
     }

@@ -13,10 +13,20 @@ pub(crate) struct Flags {
     /// Where everybody else does: /v1/check, /metrics, /healthz, /readyz. Whoever reaches it can use up any limit.
     #[arg(long, env = "KOTA_API", default_value = "127.0.0.1:9180", value_name = "ADDRESS:PORT")]
     api: String,
-    /// Where the counters are: memory, or redis://[USER:PASSWORD@]HOST[:PORT][/DB], or unix:///PATH of a Redis. A URL with a
-    /// password belongs in the environment, where other users can't read it.
+    /// Where the counters are: memory, or redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][/DB] (several hosts: a primary and
+    /// its replicas), or redis+cluster://... (some nodes of a cluster), or unix:///PATH of a Redis. With TLS: rediss://,
+    /// rediss+cluster://. A URL with a password belongs in the environment, where other users can't read it.
     #[arg(long, env = "KOTA_STORE", default_value = "memory", hide_env_values = true)]
     store: String,
+    /// Who signs the certificates of a Redis behind TLS, in PEM form. Default: whom the system trusts.
+    #[arg(long, env = "KOTA_REDIS_CA", value_name = "FILE")]
+    redis_ca: Option<String>,
+    /// Our certificate, in PEM form, for a Redis that asks who we are; with --redis-key-file.
+    #[arg(long, env = "KOTA_REDIS_CERT", value_name = "FILE")]
+    redis_cert: Option<String>,
+    /// The private key of --redis-cert, in PEM form.
+    #[arg(long, env = "KOTA_REDIS_KEY_FILE", value_name = "FILE")]
+    redis_key_file: Option<String>,
     /// The configuration whose rules /v1/check applies.
     #[arg(long, env = "KOTA_RULES", value_name = "FILE")]
     rules: Option<String>,
@@ -46,6 +56,11 @@ pub(crate) fn run(flags: Flags) -> ExitCode {
         listen: flags.listen,
         api: flags.api,
         store: flags.store,
+        tls: sidecar::store::redis::TlsFiles {
+            ca: flags.redis_ca,
+            cert: flags.redis_cert,
+            key: flags.redis_key_file,
+        },
         rules: flags.rules,
         key_file: flags.key_file,
         allow_uid: flags.allow_uid,

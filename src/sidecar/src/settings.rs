@@ -2,7 +2,7 @@
 
 use crate::keys::Keys;
 use crate::listen::Address;
-use crate::store::redis::Target;
+use crate::store::redis::{Target, TlsFiles};
 use log::LevelFilter;
 use protocol::config::Config;
 use std::fmt;
@@ -24,6 +24,8 @@ pub struct Flags {
     pub api: String,
     /// `--store`: `memory`, or a Redis URL.
     pub store: String,
+    /// `--redis-ca`, `--redis-cert`, `--redis-key-file`: for a store behind TLS.
+    pub tls: TlsFiles,
     /// `--rules`: a configuration file, for `/v1/check`.
     pub rules: Option<String>,
     /// `--key-file`: the secrets that hide values in keys.
@@ -91,7 +93,7 @@ impl Settings {
     /// # Errors
     /// The first flag that can't be used.
     pub fn from_flags(flags: &Flags, uid: u32) -> Result<Self, BadFlag> {
-        let store = store(&flags.store)?;
+        let store = store(&flags.store, &flags.tls)?;
         Ok(Self {
             listen: listen(&flags.listen, flags.insecure_loopback)?,
             api: flags
@@ -134,12 +136,25 @@ fn listen(text: &str, insecure_loopback: bool) -> Result<Address, BadFlag> {
     }
 }
 
-fn store(text: &str) -> Result<StoreSetting, BadFlag> {
-    if text == "memory" {
-        return Ok(StoreSetting::Memory);
+fn store(text: &str, tls: &TlsFiles) -> Result<StoreSetting, BadFlag> {
+    let target = match text {
+        "memory" => None,
+        // The URL may hold a password: it is not repeated.
+        url => Some(Target::parse(url).map_err(|remedy| bad("--store", "(a URL)", &remedy))?),
+    };
+    let secure = target.as_ref().is_some_and(Target::is_secure);
+    match (target, tls.first()) {
+        (_, Some((flag, path))) if !secure => Err(bad(
+            flag,
+            path,
+            "the store is not behind TLS; say rediss:// or rediss+cluster://, or leave this out",
+        )),
+        (None, _) => Ok(StoreSetting::Memory),
+        (Some(target), _) => {
+            let target = target.with_tls(tls).map_err(|file| bad(file.flag, &file.path, &file.remedy))?;
+            Ok(StoreSetting::Redis(target))
+        }
     }
-    // The URL may hold a password: it is not repeated.
-    Target::parse(text).map(StoreSetting::Redis).map_err(|remedy| bad("--store", "(a URL)", &remedy))
 }
 
 fn config(path: &str) -> Result<Config, BadFlag> {

@@ -83,9 +83,39 @@ fn a_redis_needs_a_key_file_and_its_url_is_never_repeated() {
         "redis://:s3cret@",
         "postgres://u:s3cret@host/",
         "redis://u:s3cret@host:99999/",
-        "rediss://:s3cret@host/",
+        "redis+sentinel://:s3cret@host/",
+        "redis+cluster://:s3cret@host/1",
     ] {
         let refused = refusal(|flags| flags.store = url.into());
         assert!(refused.starts_with("--store (a URL): ") && !refused.contains("s3cret"), "{refused}");
     }
+}
+
+#[test]
+fn the_files_of_tls_are_read_at_once_and_only_where_there_is_tls() {
+    let refused = refusal(|flags| {
+        flags.store = "redis://127.0.0.1".into();
+        flags.tls.ca = Some("/ca.pem".into());
+    });
+    assert!(refused.starts_with("--redis-ca /ca.pem: the store is not behind TLS"), "{refused}");
+    let with = |change: fn(&mut TlsFiles)| {
+        refusal(|flags| {
+            flags.store = "rediss+cluster://:s3cret@127.0.0.1".into();
+            change(&mut flags.tls);
+        })
+    };
+    let refused = with(|tls| tls.ca = Some("/nowhere/ca.pem".into()));
+    assert!(refused.starts_with("--redis-ca /nowhere/ca.pem: cannot be read"), "{refused}");
+    let refused = with(|tls| tls.cert = Some("/c.pem".into()));
+    assert!(refused.starts_with("--redis-cert /c.pem: name its private key"), "{refused}");
+    let refused = with(|tls| tls.key = Some("/k.pem".into()));
+    assert!(refused.starts_with("--redis-key-file /k.pem: name its certificate"), "{refused}");
+    let path = std::env::temp_dir().join(format!("kota-no-pem-{}", std::process::id()));
+    fs::write(&path, "s3cret").unwrap();
+    let refused = refusal(|flags| {
+        flags.store = "rediss://127.0.0.1".into();
+        flags.tls.ca = Some(path.display().to_string());
+    });
+    assert!(refused.contains("holds no certificate") && !refused.contains("s3cret"), "{refused}");
+    fs::remove_file(&path).unwrap();
 }

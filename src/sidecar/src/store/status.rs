@@ -1,5 +1,6 @@
 //! How a store is, as readiness tells it.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How a store is.
@@ -49,6 +50,20 @@ impl Status {
             Self::Connecting | Self::Up => "",
             Self::Away(reason) | Self::Unfit(reason) => reason,
         }
+    }
+}
+
+impl Status {
+    /// The status of something of which these parts are not up: unfit if one of them is, for that does not pass by itself.
+    #[must_use]
+    pub fn of_all<P: fmt::Display>(parts: &[(P, Self)]) -> Self {
+        let unfit = parts.iter().any(|(_, status)| matches!(status, Self::Unfit(_)));
+        let told = |(part, status): &(P, Self)| match status.reason() {
+            "" => format!("{part}: {}", status.word()),
+            reason => format!("{part}: {reason}"),
+        };
+        let reasons = parts.iter().map(told).collect::<Vec<_>>().join("; ");
+        if unfit { Self::Unfit(reasons) } else { Self::Away(reasons) }
     }
 }
 

@@ -20,7 +20,7 @@ async fn redis() {
     suite(store(&server).await.0).await;
 }
 
-async fn suite(store: impl Store) {
+pub(crate) async fn suite(store: impl Store) {
     let store = Arc::new(store);
     assert_eq!(store.status(), Status::Up);
     a_bucket_gives_what_it_holds(&*store).await;

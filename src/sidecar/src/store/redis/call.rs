@@ -26,6 +26,12 @@ pub(super) enum Refusal {
     Lost,
     /// The server does not know the script; the call did not run.
     NoScript,
+    /// The slot is another node's; the call did not run. The place is as that node told it.
+    Moved(String),
+    /// The slot is on its way to another node, and so are all of the call's keys, if there are any; it did not run.
+    Ask(String),
+    /// The slot is on its way to another node, and some of the call's keys are there; it did not run.
+    TryAgain,
     /// The user lacks a right; Redis does not always say which.
     NoRight,
     /// The code of another error, such as `OOM`.
@@ -89,9 +95,17 @@ pub(super) fn refusal(error: &ServerError) -> Refusal {
     match error.kind() {
         Some(ServerErrorKind::NoScript) => Refusal::NoScript,
         Some(ServerErrorKind::NoPerm) => Refusal::NoRight,
+        Some(ServerErrorKind::Moved) => Refusal::Moved(told_place(error)),
+        Some(ServerErrorKind::Ask) => Refusal::Ask(told_place(error)),
+        Some(ServerErrorKind::TryAgain) => Refusal::TryAgain,
         _ if error.code() == "ERR" && error.details().is_some_and(tells_no_right) => Refusal::NoRight,
         _ => Refusal::Other(error.code().to_owned()),
     }
+}
+
+/// The place in `MOVED 3999 10.0.0.7:6379`.
+fn told_place(error: &ServerError) -> String {
+    error.details().and_then(|text| text.split(' ').nth(1)).unwrap_or_default().to_owned()
 }
 
 fn tells_no_right(text: &str) -> bool {
@@ -125,7 +139,9 @@ impl Refusal {
     /// Whether the server, or who we are there, is not what it was when the connection was checked.
     pub(super) fn wants_a_check(&self) -> bool {
         match self {
-            Self::Away | Self::Lost | Self::NoScript => false,
+            Self::Away | Self::Lost | Self::NoScript | Self::Moved(_) | Self::Ask(_) | Self::TryAgain => {
+                false
+            }
             Self::NoRight => true,
             Self::Other(code) => matches!(code.as_str(), "NOAUTH" | "READONLY" | "WRONGPASS"),
         }
@@ -138,6 +154,9 @@ impl fmt::Display for Refusal {
             Self::Away => write!(out, "there is no connection"),
             Self::Lost => write!(out, "the connection was lost"),
             Self::NoScript => write!(out, "NOSCRIPT"),
+            Self::Moved(_) => write!(out, "MOVED"),
+            Self::Ask(_) => write!(out, "ASK"),
+            Self::TryAgain => write!(out, "TRYAGAIN"),
             Self::NoRight => write!(out, "its user lacks a right; grant {RIGHTS}"),
             Self::Other(code) => write!(out, "{code}"),
         }

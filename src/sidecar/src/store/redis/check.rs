@@ -4,7 +4,9 @@
 //! denied, a replica) refuses this one first, and by name.
 
 use super::call;
+use super::cluster::slot;
 use super::scripts::Scripts;
+use super::server::Role;
 use crate::asks::Asks;
 use crate::store::Status;
 use limits::decision::Limit;
@@ -13,11 +15,12 @@ use limits::token_bucket::TokenBucket;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The oldest Redis, by major and minor version.
 const OLDEST: (u32, u32) = (6, 2);
-/// The bucket that is charged: within `rl:`, as every key is, so that a user confined to other keys is found out.
-const PROBE_KEY: &[u8] = b"rl:{kota:self-check:probe}:self-check:tb1";
+/// So many tags are tried for one in a given slot: all 16,384 are hit long before.
+const TAGS_MAX: u32 = 1_000_000;
 /// The step that may fail for a right that only the script needs; Redis does not say which.
 const CALL: &str = "EVALSHA of the script, which calls TIME, MGET and SET on keys rl:*";
 
@@ -25,9 +28,19 @@ const CALL: &str = "EVALSHA of the script, which calls TIME, MGET and SET on key
 ///
 /// # Errors
 /// What is in the way, as a status.
-pub(super) async fn check(scripts: &Arc<Scripts>, connection: &MultiplexedConnection) -> Result<(), Status> {
-    version(connection.clone()).await?;
-    clock(connection.clone()).await?;
+pub(super) async fn check(
+    scripts: &Arc<Scripts>,
+    role: &Role,
+    connection: &MultiplexedConnection,
+) -> Result<(), Status> {
+    version(role, connection.clone()).await?;
+    if let Role::Node(_) = role {
+        try_out("CLUSTER SLOTS", connection.clone()).await?;
+        // It opens the next command alone, and that one has no key.
+        try_out("ASKING", connection.clone()).await?;
+    }
+    // A script that is denied the clock does not tell what it was denied.
+    try_out("TIME", connection.clone()).await?;
     // The first time in any case: it shows whether that is allowed.
     if scripts.generation() == 0 {
         load(scripts, 0, connection).await?;
@@ -35,7 +48,7 @@ pub(super) async fn check(scripts: &Arc<Scripts>, connection: &MultiplexedConnec
     // Twice, in case the server had forgotten the scripts.
     for _ in 0..2 {
         let generation = scripts.generation();
-        match probe(connection.clone()).await? {
+        match probe(role, connection.clone()).await? {
             Some(()) => return Ok(()),
             None => load(scripts, generation, connection).await?,
         }
@@ -52,17 +65,25 @@ async fn load(
 }
 
 /// Runs the script. `None` if the server does not know it.
-async fn probe(mut connection: MultiplexedConnection) -> Result<Option<()>, Status> {
+async fn probe(role: &Role, mut connection: MultiplexedConnection) -> Result<Option<()>, Status> {
     let unfit = |text: &str| Status::Unfit(text.to_owned());
     let mut asks = Asks::default();
     let limit = Refill::new(1_000_000, 1).and_then(|refill| TokenBucket::new(1_000_000, refill, 0).ok());
     let limit = limit.ok_or_else(|| unfit("no bucket to try it on"))?;
-    asks.call(Limit::TokenBucket(limit), None, 1, false, |into| into.extend_from_slice(PROBE_KEY));
+    asks.call(Limit::TokenBucket(limit), None, 1, false, |into| into.extend_from_slice(&probe_key(role)));
     asks.end_check();
     let command = call::command(&asks, asks.check(0));
     match connection.send_packed_command(&command).await {
-        Ok(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript) => Ok(None),
-        Ok(Value::ServerError(error)) => Err(status(CALL, &error.into())),
+        Ok(Value::ServerError(error)) => match (error.kind(), role) {
+            (Some(ServerErrorKind::NoScript), _) => Ok(None),
+            // The slot is not its own any more, or not yet. It may have others, and rights are looked at before.
+            (Some(ServerErrorKind::Moved | ServerErrorKind::Ask), Role::Node(_)) => Ok(Some(())),
+            (Some(ServerErrorKind::ReadOnly), Role::Primary) => Err(Status::Away("is a replica".to_owned())),
+            (Some(ServerErrorKind::ReadOnly), _) => {
+                Err(unfit("is a replica (READONLY); name the primary, or all of them: redis://HOST,HOST"))
+            }
+            _ => Err(status(CALL, &error.into())),
+        },
         Ok(reply) => call::answer(reply, 1)
             .map(|_| Some(()))
             .map_err(|_| unfit("EVALSHA of the script: an answer of another form")),
@@ -70,8 +91,23 @@ async fn probe(mut connection: MultiplexedConnection) -> Result<Option<()>, Stat
     }
 }
 
-/// Whether the server is new enough. One that does not tell is judged by what it can do.
-async fn version(mut connection: MultiplexedConnection) -> Result<(), Status> {
+/// The bucket that is charged: within `rl:`, as every key is, so that a user confined to other keys is found out; of a node in
+/// a slot of its own.
+fn probe_key(role: &Role) -> Vec<u8> {
+    let tag = match role {
+        Role::Node(wanted) => {
+            let wanted = wanted.load(Ordering::Relaxed);
+            let tags = (0..TAGS_MAX).map(|nth| format!("kota:self-check:{nth}"));
+            tags.into_iter().find(|tag| slot::of(tag.as_bytes()) == wanted).unwrap_or_default()
+        }
+        Role::Alone | Role::Primary => "kota:self-check:probe".to_owned(),
+    };
+    format!("rl:{{{tag}}}:self-check:tb1").into_bytes()
+}
+
+/// Whether the server is new enough, and a cluster's node only where one is wanted. One that does not tell is judged by what it
+/// can do.
+async fn version(role: &Role, mut connection: MultiplexedConnection) -> Result<(), Status> {
     let mut command = Cmd::new();
     command.arg("INFO").arg("server");
     let info: String = match command.query_async(&mut connection).await {
@@ -79,19 +115,32 @@ async fn version(mut connection: MultiplexedConnection) -> Result<(), Status> {
         Err(error) if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::NoPerm)) => return Ok(()),
         Err(error) => return Err(status("INFO", &error)),
     };
-    match info.lines().find_map(|line| line.strip_prefix("redis_version:")) {
-        Some(text) if major_minor(text).is_some_and(|version| version < OLDEST) => Err(Status::Unfit(
-            format!("Redis {} is too old; {}.{} or later is needed", text.trim(), OLDEST.0, OLDEST.1),
+    let told = |name| info.lines().find_map(|line| line.trim().strip_prefix(name));
+    match told("redis_version:") {
+        Some(text) if major_minor(text).is_some_and(|version| version < OLDEST) => {
+            return Err(Status::Unfit(format!(
+                "Redis {text} is too old; {}.{} or later is needed",
+                OLDEST.0, OLDEST.1
+            )));
+        }
+        _ => {}
+    }
+    match (told("redis_mode:"), role) {
+        (Some("cluster"), Role::Alone | Role::Primary) => Err(Status::Unfit(
+            "is a node of a Redis Cluster; say redis+cluster:// (or rediss+cluster://)".to_owned(),
         )),
+        (Some("standalone" | "sentinel"), Role::Node(_)) => {
+            Err(Status::Unfit("is no node of a Redis Cluster; say redis:// (or rediss://)".to_owned()))
+        }
         _ => Ok(()),
     }
 }
 
-/// Whether the clock may be read: a script that is denied it does not tell what it was denied.
-async fn clock(mut connection: MultiplexedConnection) -> Result<(), Status> {
+/// Whether this command may be given.
+async fn try_out(words: &str, mut connection: MultiplexedConnection) -> Result<(), Status> {
     let mut command = Cmd::new();
-    command.arg("TIME");
-    command.query_async::<Value>(&mut connection).await.map(|_| ()).map_err(|error| status("TIME", &error))
+    words.split(' ').for_each(|word| _ = command.arg(word));
+    command.query_async::<Value>(&mut connection).await.map(|_| ()).map_err(|error| status(words, &error))
 }
 
 fn major_minor(text: &str) -> Option<(u32, u32)> {

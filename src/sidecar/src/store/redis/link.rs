@@ -1,13 +1,14 @@
 //! One connection, kept open in the background: connected, checked, watched, replaced.
 
 use super::call::Refusal;
-use super::check::{check, status};
+use super::check::check;
 use super::scripts::Scripts;
-use super::target::Target;
+use super::server::Site;
+use super::target::Place;
 use crate::metrics::Metrics;
 use crate::store::{Health, Status};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, RedisError};
+use redis::{Cmd, RedisError};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -21,8 +22,6 @@ const OPEN_TIME: Duration = Duration::from_secs(2);
 const PING_EVERY: Duration = Duration::from_secs(1);
 /// The first and the longest wait before connecting again; in between it doubles. Half of it is random.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// Pipelines that may wait to be written. The crate's 50 would make busy callers wait for each other.
-const QUEUE: usize = 1_024;
 
 /// A place for a connection, and the task that keeps it filled.
 pub(super) struct Link {
@@ -46,7 +45,7 @@ pub(super) struct Lease {
 /// What the task works with.
 struct Keeper {
     link: Arc<Link>,
-    target: Target,
+    site: Arc<Site>,
     scripts: Arc<Scripts>,
     health: Health,
     metrics: Metrics,
@@ -56,7 +55,7 @@ struct Keeper {
 
 impl Link {
     pub(super) fn spawn(
-        target: Target,
+        site: Arc<Site>,
         scripts: Arc<Scripts>,
         answering: Arc<AtomicUsize>,
         health: Health,
@@ -70,7 +69,7 @@ impl Link {
             failed: Notify::new(),
             task: OnceLock::new(),
         });
-        let keeper = Keeper { link: Arc::clone(&link), target, scripts, health, metrics };
+        let keeper = Keeper { link: Arc::clone(&link), site, scripts, health, metrics };
         let task = tokio::spawn(keeper.keep()).abort_handle();
         link.task.get_or_init(|| task);
         link
@@ -169,26 +168,30 @@ impl Keeper {
         }
     }
 
-    /// A connection that has passed the check.
+    /// A connection that has passed the check: to the place that was last found fit, else to the first that is.
     async fn open(&self) -> Result<MultiplexedConnection, Status> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(OPEN_TIME))
-            // Every call has its own deadline.
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(QUEUE);
-        let open = async {
-            let connection = self
-                .target
-                .client()
-                .get_multiplexed_async_connection_with_config(&config)
-                .await
-                .map_err(|error| status("connect", &error))?;
-            self.metrics.connect();
-            check(&self.scripts, &connection).await?;
-            Ok(connection)
-        };
-        let late = |_| Status::Away(format!("no answer within {} ms", OPEN_TIME.as_millis()));
-        timeout(OPEN_TIME, open).await.map_err(late)?
+        let mut found = Vec::new();
+        for (nth, place) in self.site.in_turn() {
+            let late = |_| Status::Away(format!("no answer within {} ms", OPEN_TIME.as_millis()));
+            match timeout(OPEN_TIME, self.open_at(place)).await.map_err(late) {
+                Ok(Ok(connection)) => {
+                    self.site.settle(nth);
+                    return Ok(connection);
+                }
+                Ok(Err(status)) | Err(status) => found.push((place, status)),
+            }
+        }
+        match found.as_slice() {
+            [(_, status)] => Err(status.clone()),
+            found => Err(Status::of_all(found)),
+        }
+    }
+
+    async fn open_at(&self, place: &Place) -> Result<MultiplexedConnection, Status> {
+        let connection = self.site.door.open(place).await?;
+        self.metrics.connect();
+        check(&self.scripts, &self.site.role, &connection).await?;
+        Ok(connection)
     }
 
     /// Returns when the connection is lost. One that does not answer is kept (a stopped server may go on, and its late answers
@@ -224,8 +227,13 @@ impl Keeper {
             log::debug!("one of the connections to Redis is {}: {}", status.word(), status.reason());
             return;
         }
-        if self.health.set(status.clone()) {
-            let place = self.target.place();
+        if status != Status::Up {
+            self.site.trouble.notify_one();
+        }
+        let changed = self.health.set(status.clone());
+        self.site.news.notify_waiters();
+        if changed {
+            let place = self.site.place();
             match status {
                 Status::Connecting => {}
                 Status::Up => log::info!("Redis at {place} answers"),
@@ -244,7 +252,7 @@ async fn ping(mut connection: MultiplexedConnection) -> Result<(), RedisError> {
 }
 
 /// Between half of it and all of it, so that the sidecars of a fleet do not come back at the same moment.
-fn jittered(wait: Duration) -> Duration {
+pub(super) fn jittered(wait: Duration) -> Duration {
     let mut random = [0; 2];
     // Without randomness: the whole wait.
     let share = if getrandom::fill(&mut random).is_ok() { u16::from_ne_bytes(random) } else { u16::MAX };

@@ -6,14 +6,15 @@
 use super::call::{Refusal, refusal};
 use super::link::{Lease, Link};
 use super::scripts::Scripts;
-use super::target::Target;
+use super::target::{Door, Place};
 use crate::logging::Throttle;
 use crate::metrics::Metrics;
 use crate::store::{Health, Status};
-use redis::{Pipeline, Value};
+use redis::{Cmd, Pipeline, RedisError, Value};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::time::Instant;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 /// Connections. One is a queue in which a long answer delays all others; more make smaller pipelines.
 const LINKS: usize = 2;
@@ -25,8 +26,34 @@ const LOG_EVERY_MS: u64 = 1_000;
 /// What a call came to.
 pub(super) type Reply = Result<Value, Refusal>;
 
+/// Where a server is and what it is to be.
+pub(super) struct Site {
+    pub(super) door: Door,
+    pub(super) role: Role,
+    /// Never empty. More than one: the server is whichever of them is a primary.
+    places: Vec<Place>,
+    /// The place that was last found fit.
+    current: AtomicUsize,
+    /// Wakes those who wait for a connection.
+    pub(super) news: Notify,
+    /// Wakes who cares for the whole, when the server is away.
+    pub(super) trouble: Arc<Notify>,
+}
+
+/// What a server is to be.
+#[derive(Clone, Debug)]
+pub(super) enum Role {
+    /// The only one, a primary.
+    Alone,
+    /// A primary that has its replicas beside it.
+    Primary,
+    /// A primary of a cluster; with one of the slots that it owns, as far as is known.
+    Node(Arc<AtomicU16>),
+}
+
 /// See the module.
 pub(super) struct Server {
+    site: Arc<Site>,
     links: Vec<Arc<Link>>,
     next: AtomicUsize,
     scripts: Arc<Scripts>,
@@ -42,27 +69,58 @@ impl Server {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub(super) fn connect(target: &Target, metrics: Metrics) -> Self {
+    pub(super) fn connect(site: Site, metrics: Metrics) -> Self {
+        let site = Arc::new(site);
         let health = Health::new();
         let scripts = Arc::new(Scripts::new(metrics.clone()));
         let answering = Arc::new(AtomicUsize::new(0));
         let link = |_| {
             let (scripts, answering) = (Arc::clone(&scripts), Arc::clone(&answering));
-            Link::spawn(target.clone(), scripts, answering, health.clone(), metrics.clone())
+            Link::spawn(Arc::clone(&site), scripts, answering, health.clone(), metrics.clone())
         };
         let links = (0..LINKS).map(link).collect();
         let refusals = Throttle::new(LOG_EVERY_MS);
-        Self { links, next: AtomicUsize::new(0), scripts, health, metrics, refusals }
+        Self { site, links, next: AtomicUsize::new(0), scripts, health, metrics, refusals }
+    }
+
+    /// Where it is.
+    pub(super) fn place(&self) -> &Place {
+        self.site.place()
+    }
+
+    /// What it is to be.
+    pub(super) fn role(&self) -> &Role {
+        &self.site.role
+    }
+
+    /// Waits while the first attempt to connect is under way, until the deadline.
+    pub(super) async fn begun(&self, deadline: Instant) {
+        loop {
+            let news = self.site.news.notified();
+            if self.health.get() != Status::Connecting || timeout_at(deadline, news).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Makes one call that no script takes part in. `None`: there is no connection.
+    pub(super) async fn ask(&self, command: &Cmd) -> Option<Result<Value, RedisError>> {
+        let lease = self.lease()?;
+        Some(lease.connection().send_packed_command(command).await.and_then(|value| match value {
+            Value::ServerError(error) => Err(error.into()),
+            value => Ok(value),
+        }))
     }
 
     /// Makes these calls, as one pipeline, and tells each reply with its call's place as soon as it is known: every call gets
-    /// one, unless the future is dropped before. There is no deadline here.
-    pub(super) async fn call(&self, mut calls: Pipeline, mut told: impl FnMut(usize, Reply)) {
+    /// one, unless the future is dropped before. There is no deadline here. With `asking` the server answers for slots that it
+    /// is about to get, too.
+    pub(super) async fn call(&self, mut calls: Pipeline, asking: bool, mut told: impl FnMut(usize, Reply)) {
         let mut places: Vec<usize> = (0..calls.len()).collect();
         for _ in 0..ROUNDS_MAX {
             let generation = self.scripts.generation();
             let Some(lease) = self.lease() else { return all(places, &Refusal::Away, told) };
-            let Some(replies) = self.send(&lease, &calls).await else {
+            let Some(replies) = self.send(&lease, &calls, asking).await else {
                 return all(places, &Refusal::Lost, told);
             };
             let mut forgotten = Vec::new();
@@ -117,11 +175,26 @@ impl Server {
     }
 
     /// The replies to all of these calls, or none: the connection was lost.
-    async fn send(&self, lease: &Lease, calls: &Pipeline) -> Option<Vec<Value>> {
+    async fn send(&self, lease: &Lease, calls: &Pipeline, asking: bool) -> Option<Vec<Value>> {
         let sent = Instant::now();
-        match lease.connection().send_packed_commands(calls, 0, calls.len()).await {
-            Ok(replies) => {
+        let mut connection = lease.connection();
+        let replies = if asking {
+            let calls = with_asking(calls);
+            connection.send_packed_commands(&calls, 0, calls.len()).await
+        } else {
+            connection.send_packed_commands(calls, 0, calls.len()).await
+        };
+        match replies {
+            Ok(mut replies) => {
                 self.metrics.script(sent.elapsed());
+                if asking {
+                    // Those to ASKING itself say nothing that the next one does not.
+                    let mut nth = 0;
+                    replies.retain(|_| {
+                        nth += 1;
+                        nth % 2 == 0
+                    });
+                }
                 (replies.len() == calls.len()).then_some(replies)
             }
             Err(error) => {
@@ -133,7 +206,35 @@ impl Server {
 
     fn refused(&self, lease: &Lease, refusal: &Refusal) {
         lease.refused(refusal);
-        self.complain(refusal);
+        // In a cluster, being sent on is no news.
+        let sent_on = matches!(refusal, Refusal::Moved(_) | Refusal::Ask(_) | Refusal::TryAgain);
+        if !(sent_on && matches!(self.site.role, Role::Node(_))) {
+            self.complain(refusal);
+        }
+    }
+}
+
+// === impl Site ===
+
+impl Site {
+    pub(super) fn new(door: Door, role: Role, places: Vec<Place>, trouble: Arc<Notify>) -> Self {
+        Self { door, role, places, current: AtomicUsize::new(0), news: Notify::new(), trouble }
+    }
+
+    /// The place that was last found fit.
+    pub(super) fn place(&self) -> &Place {
+        &self.places[self.current.load(Ordering::Relaxed)]
+    }
+
+    /// All places with their numbers, that one first.
+    pub(super) fn in_turn(&self) -> impl Iterator<Item = (usize, &Place)> {
+        let (first, count) = (self.current.load(Ordering::Relaxed), self.places.len());
+        (first..first + count).map(move |nth| (nth % count, &self.places[nth % count]))
+    }
+
+    /// The place of this number was found fit.
+    pub(super) fn settle(&self, nth: usize) {
+        self.current.store(nth, Ordering::Relaxed);
     }
 }
 
@@ -143,6 +244,15 @@ impl Drop for Server {
             link.end();
         }
     }
+}
+
+/// Each call with ASKING before it.
+fn with_asking(calls: &Pipeline) -> Pipeline {
+    let mut pairs = Pipeline::with_capacity(2 * calls.len());
+    for call in calls.cmd_iter() {
+        pairs.cmd("ASKING").add_command(call.clone());
+    }
+    pairs
 }
 
 /// The same refusal for all of these.

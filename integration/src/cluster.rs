@@ -1,0 +1,234 @@
+//! A Redis Cluster of processes on loopback, and what can be done to it.
+
+use std::path::{Path, PathBuf};
+
+use crate::redis::{Redis, Reply};
+use crate::wait;
+use crate::workdir::free_port;
+
+/// Slots of a cluster.
+const SLOTS: u32 = 16_384;
+/// After so long, in milliseconds, a node that is silent counts as failed.
+const NODE_TIMEOUT_MS: u32 = 1_000;
+/// How many keys are moved at once.
+const KEYS_AT_ONCE: &str = "100";
+
+/// A running cluster. Nodes are numbered in the order of their start: the primaries, then what was added.
+#[derive(Debug)]
+pub struct Cluster {
+    dir: PathBuf,
+    more: Vec<String>,
+    nodes: Vec<Redis>,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Starts so many primaries with a like share of the slots each, and waits until all agree.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn start(dir: &Path, primaries: u32) -> Self {
+        Self::start_with(dir, primaries, &[])
+    }
+
+    /// The same with more options for each node.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn start_with(dir: &Path, primaries: u32, more: &[String]) -> Self {
+        let mut cluster = Self { dir: dir.to_path_buf(), more: more.to_vec(), nodes: Vec::new() };
+        for nth in 0..primaries {
+            cluster.spawn();
+            let (first, last) = (SLOTS * nth / primaries, SLOTS * (nth + 1) / primaries - 1);
+            let node = &cluster.nodes[nth as usize];
+            ok(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(nth + 1).to_string()]);
+            ok(node, &["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
+        }
+        for nth in 1..cluster.nodes.len() {
+            cluster.meet(nth);
+        }
+        cluster.wait_agreed();
+        cluster
+    }
+
+    /// A node by its number.
+    #[must_use]
+    pub fn node(&self, nth: usize) -> &Redis {
+        &self.nodes[nth]
+    }
+
+    /// All nodes.
+    #[must_use]
+    pub fn nodes(&self) -> &[Redis] {
+        &self.nodes
+    }
+
+    /// Its address for `--store`, by the first two nodes.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let places: Vec<String> =
+            self.nodes.iter().take(2).map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        format!("redis+cluster://{}", places.join(","))
+    }
+
+    /// Adds a primary without slots and gives its number.
+    ///
+    /// # Panics
+    /// When it does not join.
+    pub fn add_primary(&mut self) -> usize {
+        let nth = self.spawn();
+        ok(&self.nodes[nth], &["CLUSTER", "SET-CONFIG-EPOCH", &(nth + 1).to_string()]);
+        self.meet(nth);
+        self.wait_agreed();
+        nth
+    }
+
+    /// Adds a replica of a primary and gives its number, once it has caught up.
+    ///
+    /// # Panics
+    /// When it does not join.
+    pub fn add_replica(&mut self, primary: usize) -> usize {
+        let nth = self.spawn();
+        self.meet(nth);
+        let id = self.id(primary);
+        let replicate = || self.nodes[nth].command(&["CLUSTER", "REPLICATE", &id]) == ok_reply();
+        wait::until_true("the replica knows its primary", replicate);
+        self.nodes[nth].wait_caught_up();
+        let id = self.id(nth);
+        let is_it = |line: &str| line.starts_with(&id) && line.contains("slave");
+        let knows = |node: &Redis| node.command(&["CLUSTER", "NODES"]).text().lines().any(is_it);
+        wait::until_true("all know of the replica", || self.nodes.iter().all(knows));
+        nth
+    }
+
+    /// Lets a replica take over from its primary, in good order.
+    ///
+    /// # Panics
+    /// When that takes too long.
+    pub fn fail_over_to(&self, replica: usize) {
+        ok(&self.nodes[replica], &["CLUSTER", "FAILOVER"]);
+        self.wait_primary(replica);
+    }
+
+    /// Waits until a replica has become a primary.
+    ///
+    /// # Panics
+    /// When that takes too long.
+    pub fn wait_primary(&self, nth: usize) {
+        let is_primary = || self.nodes[nth].info("replication").contains("role:master");
+        wait::until_true("the replica is a primary", is_primary);
+    }
+
+    /// Kills a node and starts it again, with what it knew of the cluster and without its keys.
+    pub fn restart(&mut self, nth: usize) {
+        self.nodes[nth].restart();
+    }
+
+    /// The slot of a key.
+    ///
+    /// # Panics
+    /// When the first node can't be asked.
+    #[must_use]
+    pub fn slot(&self, key: &str) -> u32 {
+        match self.nodes[0].command(&["CLUSTER", "KEYSLOT", key]) {
+            Reply::Integer(slot) => u32::try_from(slot).expect("slots are small"),
+            other => panic!("KEYSLOT: {other:?}"),
+        }
+    }
+
+    /// Begins to move a slot: from now on both nodes answer for it, by which keys they have.
+    pub fn begin_move(&self, slot: u32, from: usize, to: usize) {
+        let slot = slot.to_string();
+        ok(&self.nodes[to], &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.id(from)]);
+        ok(&self.nodes[from], &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.id(to)]);
+    }
+
+    /// Moves the keys that are in the slot now.
+    ///
+    /// # Panics
+    /// When a key can't be moved.
+    pub fn move_keys(&self, slot: u32, from: usize, to: usize) {
+        let (from, port) = (&self.nodes[from], self.nodes[to].port().to_string());
+        while let Reply::Array(keys) =
+            from.command(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), KEYS_AT_ONCE])
+            && !keys.is_empty()
+        {
+            let keys: Vec<String> = keys.iter().map(Reply::text).collect();
+            let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+            words.extend(keys.iter().map(String::as_str));
+            let reply = from.command(&words);
+            assert!(matches!(&reply, Reply::Simple(text) if text == "OK" || text == "NOKEY"), "{reply:?}");
+        }
+    }
+
+    /// Ends a move: the slot is the other node's.
+    pub fn end_move(&self, slot: u32, from: usize, to: usize) {
+        let (slot, id) = (slot.to_string(), self.id(to));
+        ok(&self.nodes[to], &["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
+        ok(&self.nodes[from], &["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
+    }
+
+    /// Moves a slot with its keys.
+    pub fn move_slot(&self, slot: u32, from: usize, to: usize) {
+        self.begin_move(slot, from, to);
+        self.move_keys(slot, from, to);
+        self.end_move(slot, from, to);
+    }
+
+    /// Waits until every node knows every other and finds the cluster in order.
+    ///
+    /// # Panics
+    /// When that takes too long.
+    pub fn wait_agreed(&self) {
+        let count = format!("cluster_known_nodes:{}\r\n", self.nodes.len());
+        wait::until_true("all nodes agree", || {
+            self.nodes.iter().all(|node| {
+                let info = node.command(&["CLUSTER", "INFO"]).text();
+                info.contains("cluster_state:ok") && info.contains(&count)
+            })
+        });
+    }
+
+    fn id(&self, nth: usize) -> String {
+        self.nodes[nth].command(&["CLUSTER", "MYID"]).text()
+    }
+
+    fn meet(&self, nth: usize) {
+        let (port, bus) = (self.nodes[nth].port().to_string(), self.bus(nth));
+        ok(&self.nodes[0], &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+    }
+
+    fn bus(&self, nth: usize) -> String {
+        match self.nodes[nth].command(&["CONFIG", "GET", "cluster-port"]) {
+            Reply::Array(pair) => pair[1].text(),
+            other => panic!("cluster-port: {other:?}"),
+        }
+    }
+
+    fn spawn(&mut self) -> usize {
+        let nth = self.nodes.len();
+        let dir = self.dir.join(format!("node{nth}"));
+        std::fs::create_dir_all(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+        let options = format!(
+            "--cluster-enabled yes --cluster-port {} --cluster-node-timeout {NODE_TIMEOUT_MS} \
+             --cluster-require-full-coverage no --cluster-replica-validity-factor 0 --repl-diskless-sync-delay 0",
+            free_port()
+        );
+        let mut options: Vec<String> = options.split_whitespace().map(str::to_owned).collect();
+        options.extend(self.more.iter().cloned());
+        self.nodes.push(Redis::start_with(free_port(), &dir, &options));
+        nth
+    }
+}
+
+fn ok_reply() -> Reply {
+    Reply::Simple("OK".to_owned())
+}
+
+fn ok(node: &Redis, words: &[&str]) {
+    let reply = node.command(words);
+    assert_eq!(reply, ok_reply(), "{words:?} on {}", node.port());
+}
