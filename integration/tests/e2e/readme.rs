@@ -93,7 +93,7 @@ fn the_configuration_that_is_shown_is_good_and_its_faults_are_told_as_shown() {
     assert_eq!(validate(&good).0, Some(0), "{good}");
     let faulty = r#"{"rules": [
         {"id": "a", "algorithm": "TOKEN_BUCKET", "capacity": 0, "refilPerSecond": 5},
-        {"id": "b", "algorithm": "SLIDING_WINDOW", "capacity": 10, "windowSeconds": 60}]}"#;
+        {"id": "b", "algorithm": "SLIDING_WINDOW", "capacity": 10, "windowSeconds": 60, "failMode": "LOCAL"}]}"#;
     let shown = block("console", "kota validate faulty.json");
     let (_, shown) = shown.split_once('\n').expect("a command and what it prints");
     assert_eq!(validate(faulty), (Some(65), format!("{shown}\n")));

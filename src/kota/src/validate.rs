@@ -15,7 +15,7 @@ const UNREADABLE: u8 = 66;
 /// Check a plugin configuration as the filter will: list every fault by its JSON path.
 ///
 /// Each fault is one line on standard output, `PATH: MESSAGE`, with exit code 65. A configuration without faults prints a summary.
-/// Warnings (a rule whose match trusts what any client can claim) go to standard error and change nothing.
+/// Warnings (a rule whose match trusts what any client can claim, say) go to standard error and change nothing.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The configuration, JSON; `-` reads standard input.
@@ -68,15 +68,21 @@ fn summary(config: &Config) -> String {
     let shadow = rules.iter().filter(|rule| rule.mode == Mode::Shadow).count();
     let headers = config.rules.header_names();
     let headers = if headers.is_empty() { "none".to_owned() } else { headers.join(", ") };
+    let preflights = if config.rules.preflight().is_some() {
+        "met by a rule of their own"
+    } else {
+        "counted like any request"
+    };
     format!(
         "  version  {}\n  domain   {}\n  sidecar  cluster {}, deadline {} ms\n  rules    {} enforcing, {shadow} shadow, {} disabled\n  \
-         routes   {}\n  headers  {headers} (read by rules)\n",
+         exempt   {}\n  cors     preflights are {preflights}\n  routes   {}\n  headers  {headers} (read)\n",
         config.version,
         config.domain,
         config.sidecar.cluster,
         config.sidecar.deadline_ms,
         rules.len() - shadow,
         config.disabled,
+        config.rules.exemptions().count(),
         config.rules.routes().len(),
     )
 }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 const GOOD: &str = r#"{
   "descriptors": {"plan": {"header": "X-Plan"}},
-  "routes": ["GET /orders/{id}"],
+  "routes": ["GET /orders/{id}"], "exemptions": ["/healthz"],
   "rules": [
     {"id": "a", "match": {"plan": "gold"}, "algorithm": "TOKEN_BUCKET", "capacity": 10, "refillPerSecond": 5},
     {"id": "b", "match": {"route": "POST /orders"}, "mode": "SHADOW", "algorithm": "TOKEN_BUCKET", "capacity": 10, "refillPerSecond": 5},
@@ -50,8 +50,10 @@ fn a_good_configuration_is_summed_up_and_a_trusted_claim_warned_of() {
     assert_eq!(lines[2], "  domain   default");
     assert_eq!(lines[3], "  sidecar  cluster kota, deadline 5 ms");
     assert_eq!(lines[4], "  rules    1 enforcing, 1 shadow, 1 disabled");
-    assert_eq!(lines[5], "  routes   2");
-    assert_eq!(lines[6], "  headers  x-plan (read by rules)");
+    assert_eq!(lines[5], "  exempt   1");
+    assert_eq!(lines[6], "  cors     preflights are met by a rule of their own");
+    assert_eq!(lines[7], "  routes   2");
+    assert_eq!(lines[8], "  headers  access-control-request-method, origin, x-plan (read)");
     assert!(err.starts_with("warning: $.rules[0].match.plan: trusts what the client says"), "{err}");
     assert_eq!(err.lines().count(), 1);
 }

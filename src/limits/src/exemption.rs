@@ -56,6 +56,13 @@ impl Exemptions {
         exemptions
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        let from = self.paths_from.values().map(|blocks| blocks.all.len());
+        from.fold(self.paths.len().saturating_add(self.blocks.all.len()), usize::saturating_add)
+    }
+
     /// Whether no rule applies to this request. The address is asked for only where it decides.
     pub fn cover<A: Attributes>(&self, request: &Request<'_, A>) -> bool {
         let from = |blocks: &Blocks| request.client_address().is_some_and(|address| blocks.contain(address));

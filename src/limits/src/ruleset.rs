@@ -130,6 +130,12 @@ impl RuleSet {
         &self.rules
     }
 
+    /// What is exempt.
+    #[must_use]
+    pub fn exemptions(&self) -> &Exemptions {
+        &self.exemptions
+    }
+
     /// The rule for preflights.
     #[must_use]
     pub fn preflight(&self) -> Option<&Rule> {

@@ -3,11 +3,13 @@
 //! Reading is strict, since people write it: every fault is listed by its JSON path, and nothing of a faulty configuration
 //! applies. What the model has and this version can't decide is refused too (see `config/unsupported.rs`).
 
+mod cost;
 mod descriptors;
 mod exemptions;
 mod extras;
 mod limit;
 mod matching;
+mod penalty;
 mod routes;
 mod rule;
 mod text;

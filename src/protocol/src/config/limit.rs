@@ -4,16 +4,20 @@ use crate::json::fault::excerpt;
 use crate::json::number;
 use crate::json::spot::{Fields, Spot};
 use crate::json::tree::Node;
+use limits::concurrency::{self, Concurrency, ConcurrencyError, LEASE_MAX_S};
 use limits::decision::Limit;
 use limits::refill::{DECIMALS_MAX, PER_SECOND_MAX, Refill, RefillError};
+use limits::sliding_window::{SlidingWindow, SlidingWindowError, WINDOW_MAX_S};
 use limits::token_bucket::{CAPACITY_MAX, TIME_TO_FULL_MAX_S, TokenBucket, TokenBucketError};
 
-/// The longest time that a slot of concurrency is held without a sign of life, in seconds.
-const LEASE_MAX_S: u64 = 86_400;
+/// How long a slot of concurrency is held without a sign of life unless the rule says otherwise, in seconds.
+const LEASE_DEFAULT_S: u64 = 10;
+/// What a rule without capacity probably wants.
+const SWITCH_OFF: &str = "; to switch a rule off say \"mode\": \"DISABLED\"";
 
 /// The words of `algorithm`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Algorithm {
+pub(super) enum Algorithm {
     TokenBucket,
     SlidingWindow,
     Concurrency,
@@ -35,23 +39,22 @@ const PARAMETERS: [(&str, &str, Algorithm); 4] = [
 
 /// What a rule says of its limit.
 pub(super) struct Read {
+    /// The algorithm, if the word is one.
+    pub(super) algorithm: Option<Algorithm>,
     /// Requests or tokens, if the number is one.
     pub(super) capacity: Option<u64>,
-    /// The limit, if it is whole and this version decides it.
+    /// The limit, if nothing of it is faulty.
     pub(super) limit: Option<Limit>,
 }
 
 /// Reads a rule's algorithm and its parameters.
 pub(super) fn read(rule: &Fields<'_>) -> Read {
     let algorithm = rule
-        .need("algorithm", ", want \"TOKEN_BUCKET\"")
+        .need("algorithm", ", want \"TOKEN_BUCKET\", \"SLIDING_WINDOW\" or \"CONCURRENCY\"")
         .and_then(|spot| spot.word("algorithm", &ALGORITHMS));
-    let capacity = match algorithm {
-        Some(Algorithm::SlidingWindow | Algorithm::Concurrency) => rule.get("capacity"),
-        Some(Algorithm::TokenBucket) | None => rule.need("capacity", ""),
-    };
-    let capacity = capacity
-        .and_then(|spot| spot.whole(1..=CAPACITY_MAX, "; to switch a rule off say \"mode\": \"DISABLED\""));
+    let most =
+        if algorithm == Some(Algorithm::Concurrency) { concurrency::CAPACITY_MAX } else { CAPACITY_MAX };
+    let capacity = rule.need("capacity", "").and_then(|spot| spot.whole(1..=most, SWITCH_OFF));
     for (field, owner, of) in PARAMETERS {
         if rule.get(field).is_some() && algorithm.is_some_and(|algorithm| algorithm != of) {
             rule.fault(field, format_args!("belongs to \"algorithm\": \"{owner}\""));
@@ -59,29 +62,56 @@ pub(super) fn read(rule: &Fields<'_>) -> Read {
     }
     let limit = match algorithm {
         Some(Algorithm::TokenBucket) => token_bucket(rule, capacity),
-        // Refused already: what is there is checked, what is missing is not asked for.
-        Some(Algorithm::SlidingWindow) => {
-            seconds(rule, "windowSeconds", TIME_TO_FULL_MAX_S);
-            None
-        }
-        Some(Algorithm::Concurrency) => {
-            seconds(rule, "leaseSeconds", LEASE_MAX_S);
-            None
-        }
+        Some(Algorithm::SlidingWindow) => sliding_window(rule, capacity),
+        Some(Algorithm::Concurrency) => concurrency(rule, capacity),
         None => {
+            // Which of them belong here is not known; what is there is checked all the same.
             rule.get("refillPerSecond").and_then(|spot| refill(&spot));
             seconds(rule, "idleSeconds", TIME_TO_FULL_MAX_S);
-            seconds(rule, "windowSeconds", TIME_TO_FULL_MAX_S);
+            seconds(rule, "windowSeconds", WINDOW_MAX_S);
             seconds(rule, "leaseSeconds", LEASE_MAX_S);
             None
         }
     };
-    Read { capacity, limit }
+    Read { algorithm, capacity, limit }
 }
 
-/// Checks so many seconds, if they are there.
+/// So many seconds, if they are there.
 fn seconds(rule: &Fields<'_>, name: &str, most: u64) -> Option<u64> {
     rule.get(name)?.whole(1..=most, "")
+}
+
+fn sliding_window(rule: &Fields<'_>, capacity: Option<u64>) -> Option<Limit> {
+    let window = rule
+        .need("windowSeconds", ", want the window's length in seconds, such as 60 or 86400")
+        .and_then(|spot| spot.whole(1..=WINDOW_MAX_S, " (31 days)"));
+    match SlidingWindow::new(capacity?, window?) {
+        Ok(limit) => Some(Limit::SlidingWindow(limit)),
+        Err(error) => {
+            let field = match error {
+                SlidingWindowError::Capacity => "capacity",
+                SlidingWindowError::Window => "windowSeconds",
+            };
+            rule.fault(field, error);
+            None
+        }
+    }
+}
+
+fn concurrency(rule: &Fields<'_>, capacity: Option<u64>) -> Option<Limit> {
+    let lease =
+        rule.get("leaseSeconds").map_or(Some(LEASE_DEFAULT_S), |spot| spot.whole(1..=LEASE_MAX_S, ""));
+    match Concurrency::new(capacity?, lease?) {
+        Ok(limit) => Some(Limit::Concurrency(limit)),
+        Err(error) => {
+            let field = match error {
+                ConcurrencyError::Capacity => "capacity",
+                ConcurrencyError::Lease => "leaseSeconds",
+            };
+            rule.fault(field, error);
+            None
+        }
+    }
 }
 
 fn token_bucket(rule: &Fields<'_>, capacity: Option<u64>) -> Option<Limit> {

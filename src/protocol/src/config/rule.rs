@@ -3,12 +3,11 @@
 use super::descriptors::Defined;
 use super::exemptions::PREFLIGHT_ID;
 use super::routes::RouteTable;
-use super::{extras, limit, matching, text};
+use super::{cost, extras, limit, matching, penalty, text};
 use crate::json::fault::excerpt;
 use crate::json::spot::{Fields, Spot};
 use crate::json::tree::Node;
 use hashbrown::HashMap;
-use limits::cost::Cost;
 use limits::rule::{FailMode, Group, Mode, OnMissingKey, Rule};
 use std::sync::Arc;
 
@@ -83,7 +82,8 @@ pub(super) fn read(spot: &Spot<'_>, index: usize, scope: &mut Scope) -> Option<P
     let conditions = matching::conditions(rule.get("match"), scope);
     let key = matching::key(rule.get("key"), scope);
     let limit = limit::read(&rule);
-    let cost = extras::cost(rule.get("cost"), limit.capacity);
+    let cost = cost::read(rule.get("cost"), &limit);
+    let penalty = or(rule.get("penalty"), None, |spot| penalty::read(spot, &limit).map(Some));
     let mode = or(rule.get("mode"), Some(Mode::Enforce), |spot| spot.word("mode", &MODES));
     let fail_mode = or(rule.get("failMode"), Some(FailMode::Open), |spot| spot.word("failMode", &FAIL_MODES));
     let on_missing_key =
@@ -99,8 +99,8 @@ pub(super) fn read(spot: &Spot<'_>, index: usize, scope: &mut Scope) -> Option<P
         conditions,
         key,
         limit: limit.limit?,
-        cost: Cost::Fixed(cost?),
-        penalty: None,
+        cost: cost?,
+        penalty: penalty?,
         mode,
         fail_mode: fail_mode??,
         on_missing_key: on_missing_key?,

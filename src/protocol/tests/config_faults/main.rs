@@ -1,5 +1,6 @@
 //! What a configuration can't say: every fault is listed, by its path, with the remedy.
 
+mod costs;
 mod later;
 mod numbers;
 mod requests;
