@@ -18,5 +18,6 @@ mod matching;
 mod privacy;
 mod readme;
 mod redis;
+mod spellings;
 mod stack;
 mod support;
