@@ -117,8 +117,9 @@ pub fn write_key<'a>(
     tag: &str,
     mut parts: impl Iterator<Item = (&'a str, &'a [u8])>,
 ) {
-    let (kind, value) = parts.next().unwrap_or(("rule", rule.as_bytes()));
-    write_all(into, [b"rl:{", domain.as_bytes(), b":", written_kind(kind).as_bytes(), b":", value]);
+    let (kind, value) =
+        parts.next().map_or(("rule", rule.as_bytes()), |(kind, value)| (written_kind(kind), value));
+    write_all(into, [b"rl:{", domain.as_bytes(), b":", kind.as_bytes(), b":", value]);
     write_all(into, [b"}:", rule.as_bytes(), b":", tag.as_bytes()]);
     for (kind, value) in parts {
         write_all(into, [b":", written_kind(kind).as_bytes(), b"=", value]);
@@ -137,8 +138,14 @@ fn write_all<const N: usize>(into: &mut Vec<u8>, pieces: [&[u8]; N]) {
     }
 }
 
+/// A descriptor's name as keys have it: short for the usual one. One that would read as something else is set apart by what no name has.
 fn written_kind(kind: &str) -> &str {
-    if kind == "api_key" { "key" } else { kind }
+    match kind {
+        "api_key" => "key",
+        "key" => "~key",
+        "rule" => "~rule",
+        _ => kind,
+    }
 }
 
 fn is_plain(value: &[u8]) -> bool {

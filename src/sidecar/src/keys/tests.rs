@@ -1,4 +1,6 @@
 use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
 
 const SECRET: &str = "000102030405060708090a0b0c0d0e0f";
 
@@ -66,4 +68,75 @@ fn the_first_key_of_a_file_names_and_every_line_is_checked() {
 #[test]
 fn a_secret_never_shows_itself() {
     assert_eq!(format!("{:?}", Keys::from_lines(SECRET).unwrap()), "Keys");
+}
+
+/// What makes a bucket: domain, rule, tag, and the parts of its key.
+type Bucket = (&'static str, &'static str, &'static str, Vec<(&'static str, Option<Vec<u8>>)>);
+
+/// Values that look like a part of a key.
+const TRICKY: [&str; 18] = [
+    "",
+    "a",
+    "b",
+    "ab",
+    "~",
+    "~shared",
+    "shared",
+    "a:b",
+    "a:user=b",
+    "a}",
+    "{a}",
+    "=",
+    "user=a",
+    "r",
+    ":tb1",
+    "2001:db8::/64",
+    "~LXYwvtvulA4q8cLc4LA6UA",
+    "~jwTuKlwmP8am41dwBd_m1g",
+];
+
+fn buckets() -> impl Strategy<Value = Bucket> {
+    let name = |names: &'static [&'static str]| prop::sample::select(names);
+    let value = prop_oneof![
+        prop::sample::select(&TRICKY[..]).prop_map(|text| text.as_bytes().to_vec()),
+        prop::collection::vec(any::<u8>(), 0..4),
+        prop::collection::vec(prop::sample::select(&b":=}{~|a"[..]), 0..6),
+    ];
+    let part = (name(&["user", "api_key", "key", "ip", "rule", "path"]), prop::option::of(value));
+    (
+        name(&["a", "a.user", "public-api"]),
+        name(&["r", "r-tb1", "rule"]),
+        name(&["tb1", "sw1"]),
+        prop::collection::vec(part, 0..4),
+    )
+}
+
+fn key_of((domain, rule, tag, parts): &Bucket) -> Vec<u8> {
+    let keys = Keys::from_lines(SECRET).unwrap();
+    let written = parts.iter().map(|(kind, value)| {
+        let mut text = Vec::new();
+        keys.write_value(&mut text, domain, kind, value.as_deref(), kind.ends_with("key"));
+        (*kind, text)
+    });
+    let written: Vec<_> = written.collect();
+    let mut into = Vec::new();
+    write_key(&mut into, domain, rule, tag, written.iter().map(|(kind, text)| (*kind, text.as_slice())));
+    into
+}
+
+proptest! {
+    /// Whatever values hold that looks like the rest of a key: two buckets never share one, and what stands in braces is the client.
+    #[test]
+    fn mk_11_no_two_buckets_have_the_same_key(all in prop::collection::vec(buckets(), 60)) {
+        let mut seen: HashMap<Vec<u8>, &Bucket> = HashMap::new();
+        for bucket in &all {
+            let key = key_of(bucket);
+            prop_assert!(key.len() <= 512 && key.iter().all(u8::is_ascii_graphic));
+            prop_assert_eq!(key.iter().filter(|byte| b"{}".contains(byte)).count(), 2);
+            let shown = key.escape_ascii().to_string();
+            if let Some(other) = seen.insert(key, bucket) {
+                prop_assert_eq!(other, bucket, "{}", shown);
+            }
+        }
+    }
 }
