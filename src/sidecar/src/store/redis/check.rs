@@ -7,6 +7,7 @@ use super::call;
 use super::cluster::slot;
 use super::scripts::Scripts;
 use super::server::Role;
+use super::tls;
 use crate::asks::Asks;
 use crate::store::Status;
 use limits::decision::Limit;
@@ -151,6 +152,9 @@ fn major_minor(text: &str) -> Option<(u32, u32)> {
 /// What an error during `step` says about the server: it passes by itself, or somebody has to act.
 pub(super) fn status(step: &str, error: &RedisError) -> Status {
     let cause = format!("{step}: {error}");
+    if cause.contains("received fatal alert") {
+        return Status::Unfit(cause + tls::WANTS_OURS);
+    }
     let passes = match error.kind() {
         ErrorKind::Io | ErrorKind::ClusterConnectionNotFound => true,
         ErrorKind::Server(kind) => matches!(
