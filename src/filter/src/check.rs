@@ -1,12 +1,16 @@
 //! From a request to a check: which rules apply, and whose buckets they ask.
 
+use crate::bill::Bill;
+use crate::bucket::{Bucket, Part};
+use crate::worker::slots::{Claim, SlotId};
+use limits::cost::Cost;
+use limits::decision::Limit;
 use limits::descriptor::DescriptorId;
 use limits::key::Key;
 use limits::request::{Attributes, Request};
 use limits::rule::Mode;
 use limits::ruleset::RuleSet;
-use limits::{decision::Limit, rule::Rule};
-use protocol::batch::{Algorithm, Batch, Call, Check, PenaltyForm, RuleForm, Value, encode_batch};
+use protocol::batch::Call;
 use protocol::value::bound;
 
 /// What a request needs before it may go on.
@@ -23,27 +27,43 @@ pub enum Plan {
 /// A check that waits to be sent. It owns what it needs of the request, which can't be read again later.
 #[derive(Debug, Default)]
 pub struct Pending {
-    values: Vec<PendingValue>,
+    values: Vec<Part>,
     calls: Vec<Call>,
+    /// What a rule of concurrency wants to know later; most requests meet none.
+    claim: Option<Box<Claim>>,
+    slot: Option<SlotId>,
+    /// What has to be settled later; most requests have nothing.
+    bill: Option<Box<Bill>>,
 }
 
-#[derive(Debug)]
-struct PendingValue {
-    descriptor: DescriptorId,
-    bytes: Option<Box<[u8]>>,
-}
-
-/// Decides what a request needs. `matched` is scratch space, kept by the caller from one request to the next.
-pub fn plan<A: Attributes>(rules: &RuleSet, request: &Request<'_, A>, matched: &mut Vec<u16>) -> Plan {
+/// Decides what a request needs; `has_body` unless its headers end it. `matched` is scratch space, kept by the caller from one
+/// request to the next.
+pub fn plan<A: Attributes>(
+    rules: &RuleSet,
+    request: &Request<'_, A>,
+    has_body: bool,
+    matched: &mut Vec<u16>,
+) -> Plan {
     rules.applying(request, matched);
-    let mut pending = Pending { values: Vec::with_capacity(2), calls: Vec::with_capacity(matched.len()) };
+    let mut pending = Pending {
+        values: Vec::with_capacity(2),
+        calls: Vec::with_capacity(matched.len()),
+        ..Pending::default()
+    };
     for &index in matched.iter() {
         let Some(rule) = rules.rule(index) else { continue };
         match rules.key(rule, request) {
             Key::Parts(parts) => {
                 let parts = parts.as_slice().iter();
                 let key = parts.map(|&(descriptor, bytes)| pending.value(descriptor, bytes)).collect();
-                pending.calls.push(Call { rule: index, cost: rule.cost.before(None, None), key });
+                let (cost, settles) = cost(&rule.cost, request, has_body);
+                pending.calls.push(Call { rule: index, cost, key });
+                if settles {
+                    pending.reserve();
+                }
+                if let Limit::Concurrency(limit) = rule.limit {
+                    pending.claim(limit.lease_ms());
+                }
             }
             Key::Skip => {}
             Key::Deny if rule.mode == Mode::Shadow => {}
@@ -53,69 +73,17 @@ pub fn plan<A: Attributes>(rules: &RuleSet, request: &Request<'_, A>, matched: &
     if pending.calls.is_empty() { Plan::Pass } else { Plan::Ask(pending) }
 }
 
-/// The batch of several checks as bytes; `None` if it is out of the wire's bounds.
-pub fn encode<'p>(
-    rules: &RuleSet,
-    domain: &str,
-    budget_ms: u32,
-    checks: impl Iterator<Item = &'p Pending>,
-) -> Option<Vec<u8>> {
-    let mut sent: Vec<u16> = Vec::new();
-    let mut forms = Vec::new();
-    let checks = checks.map(|pending| {
-        let calls = pending.calls.iter().map(|call| {
-            let place = sent.iter().position(|&index| index == call.rule).or_else(|| {
-                forms.push(form(rules.rule(call.rule)?));
-                sent.push(call.rule);
-                sent.len().checked_sub(1)
-            });
-            Some(Call { rule: u16::try_from(place?).ok()?, cost: call.cost, key: call.key.clone() })
-        });
-        let calls: Option<Vec<Call>> = calls.collect();
-        let values: Option<Vec<Value<'_>>> =
-            pending.values.iter().map(|value| value.on_wire(rules)).collect();
-        Some(Check { values: values?, calls: calls?, lease: 0, slot: &[] })
-    });
-    let checks: Option<Vec<Check<'_>>> = checks.collect();
-    let batch = Batch {
-        domain,
-        budget_ms,
-        rules: forms,
-        checks: checks?,
-        give_backs: Vec::new(),
-        debits: Vec::new(),
-        local_counts: Vec::new(),
-        releases: Vec::new(),
-        renewals: Vec::new(),
-    };
-    encode_batch(&batch, Vec::with_capacity(1_024)).ok()
-}
-
-fn form(rule: &Rule) -> RuleForm<'_> {
-    let algorithm = match rule.limit {
-        Limit::TokenBucket(bucket) => Algorithm::TokenBucket {
-            capacity: bucket.capacity(),
-            refill_num: bucket.refill().num(),
-            refill_den: bucket.refill().den(),
-            idle_s: bucket.idle_ms() / 1_000,
-        },
-        Limit::SlidingWindow(limit) => {
-            Algorithm::SlidingWindow { capacity: limit.capacity(), window_s: limit.window_s() }
+/// The tokens that a request takes before it passes, and whether they have to be settled.
+fn cost<A: Attributes>(cost: &Cost, request: &Request<'_, A>, has_body: bool) -> (u64, bool) {
+    match cost {
+        Cost::Fixed(tokens) => (*tokens, false),
+        Cost::Header(named) => (cost.before(request.header(&named.header), None), false),
+        Cost::Body { .. } => {
+            let length = if has_body { request.header("content-length") } else { Some(&b"0"[..]) };
+            (cost.before(None, length), cost.settles_by_body(length))
         }
-        Limit::Concurrency(limit) => {
-            Algorithm::Concurrency { capacity: limit.capacity(), lease_s: limit.lease_ms() / 1_000 }
-        }
-    };
-    let penalty = rule.penalty.map(|penalty| PenaltyForm {
-        denials: penalty.denials(),
-        within_s: penalty.within_ms() / 1_000,
-        for_s: penalty.for_ms() / 1_000,
-        capacity: penalty.bucket().capacity(),
-        refill_num: penalty.bucket().refill().num(),
-        refill_den: penalty.bucket().refill().den(),
-        idle_s: penalty.bucket().idle_ms() / 1_000,
-    });
-    RuleForm { id: &rule.id, algorithm, shadow: rule.mode == Mode::Shadow, penalty }
+        Cost::Response(_) => (cost.before(None, None), true),
+    }
 }
 
 // === impl Pending ===
@@ -126,34 +94,85 @@ impl Pending {
         self.calls.iter().map(|call| call.rule)
     }
 
+    /// The calls, as they point into the values; their rules are indices into the rule set.
+    #[must_use]
+    pub fn calls(&self) -> &[Call] {
+        &self.calls
+    }
+
+    /// The values that the keys are made of.
+    #[must_use]
+    pub fn values(&self) -> &[Part] {
+        &self.values
+    }
+
+    /// The slot that it takes, once it is queued.
+    #[must_use]
+    pub fn slot(&self) -> Option<SlotId> {
+        self.slot
+    }
+
+    /// Its id as it is sent; empty without.
+    #[must_use]
+    pub fn slot_bytes(&self) -> &[u8] {
+        self.slot.as_ref().map_or(&[], SlotId::as_bytes)
+    }
+
+    /// Takes out what a rule of concurrency wants to know later.
+    pub fn take_claim(&mut self) -> Option<Box<Claim>> {
+        self.claim.take()
+    }
+
+    /// Takes out what has to be settled later.
+    pub fn take_bill(&mut self) -> Option<Box<Bill>> {
+        self.bill.take()
+    }
+
+    /// It takes this slot.
+    pub fn set_slot(&mut self, slot: SlotId) {
+        self.slot = Some(slot);
+    }
+
     /// About how many bytes this adds to a body.
     #[must_use]
     pub fn size(&self) -> usize {
-        let values = self
-            .values
-            .iter()
-            .map(|value| value.bytes.as_ref().map_or(0, |bytes| bytes.len()).saturating_add(64));
-        values.sum::<usize>().saturating_add(self.calls.len().saturating_mul(128))
+        let values: usize = self.values.iter().map(Part::size).sum();
+        values.saturating_add(self.calls.len().saturating_mul(128))
     }
 
     /// The place of a value, which is kept once however many keys it is a part of.
     fn value(&mut self, descriptor: DescriptorId, bytes: Option<&[u8]>) -> u8 {
         let bytes = bytes.map(bound);
-        let same = |value: &PendingValue| {
-            value.descriptor == descriptor && value.bytes.as_deref() == bytes.as_deref()
-        };
+        let same =
+            |value: &Part| value.descriptor == descriptor && value.bytes.as_deref() == bytes.as_deref();
         let place = self.values.iter().position(same).unwrap_or_else(|| {
             let bytes = bytes.map(|bytes| bytes.into_owned().into_boxed_slice());
-            self.values.push(PendingValue { descriptor, bytes });
+            self.values.push(Part { descriptor, bytes });
             self.values.len().saturating_sub(1)
         });
         u8::try_from(place).unwrap_or(u8::MAX) // At most 16 rules of 8 parts.
     }
-}
 
-impl PendingValue {
-    fn on_wire<'a>(&'a self, rules: &'a RuleSet) -> Option<Value<'a>> {
-        let descriptor = rules.descriptors().get(self.descriptor)?;
-        Some(Value { kind: &descriptor.name, bytes: self.bytes.as_deref(), secret: descriptor.secret })
+    /// The bucket of the last call.
+    fn last_bucket(&self) -> Option<Bucket> {
+        let call = self.calls.last()?;
+        let part = |&place: &u8| self.values.get(usize::from(place)).cloned();
+        let key = call.key.iter().map(part).collect::<Option<_>>()?;
+        Some(Bucket { rule: call.rule, place: self.calls.len().saturating_sub(1), key })
+    }
+
+    /// What the last call takes has to be settled.
+    fn reserve(&mut self) {
+        let tokens = self.calls.last().map_or(0, |call| call.cost);
+        if let Some(bucket) = self.last_bucket() {
+            self.bill.get_or_insert_default().reserve(bucket, tokens);
+        }
+    }
+
+    /// The last call takes a slot.
+    fn claim(&mut self, lease_ms: u64) {
+        if let Some(bucket) = self.last_bucket() {
+            self.claim.get_or_insert_default().add(bucket, lease_ms);
+        }
     }
 }

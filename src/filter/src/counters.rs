@@ -11,7 +11,7 @@ pub const OTHER: &str = "other";
 
 impl Counter {
     /// How many different counters a rule has.
-    pub const COUNT: usize = 25;
+    pub const COUNT: usize = 27;
 
     /// A number below [`Counter::COUNT`], different for each.
     #[must_use]
@@ -22,6 +22,8 @@ impl Counter {
             Self::ShadowDenied => 2,
             Self::FailedOpen(reason) => (reason as usize).saturating_add(3),
             Self::FailedClosed(reason) => (reason as usize).saturating_add(14),
+            Self::SlotLost => 25,
+            Self::SettlementLost => 26,
         }
     }
 
@@ -34,6 +36,8 @@ impl Counter {
             Self::ShadowDenied => format!("kota.shadow_denied.{rule}"),
             Self::FailedOpen(reason) => format!("kota.failed_open.{rule}.{}", reason.word()),
             Self::FailedClosed(reason) => format!("kota.failed_closed.{rule}.{}", reason.word()),
+            Self::SlotLost => format!("kota.slots_lost.{rule}"),
+            Self::SettlementLost => format!("kota.settlements_lost.{rule}"),
         }
     }
 }
@@ -48,6 +52,7 @@ mod tests {
         let mut all = vec![Counter::Allowed, Counter::Denied, Counter::ShadowDenied];
         all.extend(Reason::ALL.map(Counter::FailedOpen));
         all.extend(Reason::ALL.map(Counter::FailedClosed));
+        all.extend([Counter::SlotLost, Counter::SettlementLost]);
         let indices: Vec<_> = all.iter().map(|counter| counter.index()).collect();
         assert_eq!(indices, (0..Counter::COUNT).collect::<Vec<_>>());
         assert_eq!(

@@ -4,6 +4,7 @@
 //! VM. The exceptions are what the host gives out per VM and never takes back: metric ids and queues.
 
 use crate::answer::{Field, Reply};
+use crate::bill::Settlement;
 use crate::callout::{Arrival, Refusal};
 use crate::capture::{Capture, Connection};
 use crate::check::{self, Plan};
@@ -12,6 +13,7 @@ use crate::counters::{OTHER, RULES_MAX};
 use crate::exchange::{self, Counter, Exchange, Note, Tally, Told};
 use crate::host::{self, Buffer, Map};
 use crate::pairs;
+use crate::worker::slots::SlotId;
 use crate::worker::{ANSWERS_MAX, Worker};
 use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
@@ -22,10 +24,12 @@ use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType, LogLevel, Status};
 use std::borrow::Cow;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// How often a root looks for a wake that was lost.
+/// How often a root looks for a wake that was lost, and for slots to be renewed.
 const TICK_MS: u32 = 100;
+/// How long a root that is replaced waits for what it still has to tell the sidecar, in microseconds.
+const CLOSING_MAX_US: u64 = 10_000_000;
 
 proxy_wasm::main! {{
     proxy_wasm::set_log_level(LogLevel::Warn);
@@ -57,7 +61,8 @@ struct Shared {
     counters: RefCell<HashMap<(u16, usize), u32>>,
     matched: RefCell<Vec<u16>>,
     tally: RefCell<Tally>,
-    closing: Cell<bool>,
+    /// When a root that is replaced goes at the latest.
+    closing_until_us: Cell<Option<u64>>,
 }
 
 /// A stream, as the root finds it again.
@@ -117,7 +122,7 @@ impl Shared {
             counters: RefCell::default(),
             matched: RefCell::default(),
             tally: RefCell::default(),
-            closing: Cell::new(false),
+            closing_until_us: Cell::new(None),
         }
     }
 
@@ -141,9 +146,26 @@ impl Shared {
             return;
         }
         host::set_tick_period(TICK_MS);
-        let name = QUEUES.with_borrow_mut(Vec::pop).or_else(random);
+        let name = QUEUES.with_borrow_mut(Vec::pop).or_else(|| random().map(u128::from_le_bytes));
         self.queue_name.set(name);
         self.wake_queue.set(name.and_then(|name| host::register_queue(&format!("kota-wake-{name:032x}"))));
+        self.worker.borrow_mut().seed(random().unwrap_or_else(unlikely_twice));
+    }
+
+    /// A stream has ended, or has at least no use for its slot any more.
+    fn release(&self, slot: Option<SlotId>) {
+        if let Some(slot) = slot {
+            self.worker.borrow_mut().end(slot);
+            self.wake();
+        }
+    }
+
+    /// Requests cost something else than they took.
+    fn settle(&self, settlements: Vec<Settlement>) {
+        if !settlements.is_empty() {
+            self.worker.borrow_mut().settle(settlements);
+            self.wake();
+        }
     }
 
     /// Ends the ticks, which the host would go on with after the root has gone.
@@ -191,9 +213,15 @@ impl Drop for Shared {
     }
 }
 
-fn random() -> Option<u128> {
-    let mut bytes = [0u8; 16];
-    getrandom::fill(&mut bytes).ok().map(|()| u128::from_le_bytes(bytes))
+fn random<const N: usize>() -> Option<[u8; N]> {
+    let mut bytes = [0u8; N];
+    getrandom::fill(&mut bytes).ok().map(|()| bytes)
+}
+
+/// Where the host gives no random bytes: the time.
+fn unlikely_twice() -> [u8; 8] {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).to_le_bytes()
 }
 
 // === impl Metrics ===
@@ -277,10 +305,24 @@ impl Root {
     fn answer(&self, config: &Config) {
         self.answer_decided(config);
         self.0.wake();
-        if self.0.closing.get() && self.0.worker.borrow().is_idle() {
-            self.0.stop_ticks();
-            host::done();
+        self.close(config);
+    }
+
+    /// Lets a root that is replaced go, once nothing is left to be done, or its time is over.
+    fn close(&self, config: &Config) {
+        let Some(until_us) = self.0.closing_until_us.get() else { return };
+        if !self.0.worker.borrow().is_idle() {
+            if self.0.now_us() < until_us {
+                return;
+            }
+            let mut tally = Tally::new();
+            self.0.worker.borrow_mut().abandon();
+            self.0.worker.borrow_mut().count_lost(&mut tally);
+            self.0.count(config, tally);
         }
+        self.0.closing_until_us.set(None);
+        self.0.stop_ticks();
+        host::done();
     }
 
     fn send_queued(&self, config: &Config) {
@@ -295,8 +337,8 @@ impl Root {
             let mut worker = self.0.worker.borrow_mut();
             match sent {
                 Ok(token) => worker.sent(token, callout, self.0.now_us()),
-                Err(Status::BadArgument) => worker.refused(callout, Refusal::NoCluster),
-                Err(_) => worker.refused(callout, Refusal::NotSent),
+                Err(Status::BadArgument) => worker.refused(callout, Refusal::NoCluster, self.0.now_us()),
+                Err(_) => worker.refused(callout, Refusal::NotSent, self.0.now_us()),
             }
         }
     }
@@ -308,11 +350,17 @@ impl Root {
             let next = self.0.worker.borrow_mut().next_decided();
             let Some((waiting, ruling)) = next else { break };
             let action = waiting.exchange.borrow_mut().on_ruling(config, &ruling, &mut tally);
+            if matches!(action, exchange::Action::Reply(..)) {
+                // Where nobody could decide, a slot may be held that is of no use.
+                let slot = waiting.exchange.borrow_mut().take_slot();
+                self.0.release(slot);
+            }
             if action != exchange::Action::Nothing && host::set_effective_context(waiting.id) {
                 self.0.carry_out(config, action, waiting.dialect.get());
                 answered = answered.saturating_add(1);
             }
         }
+        self.0.worker.borrow_mut().count_lost(&mut tally);
         if answered > 0 {
             host::set_effective_context(self.0.root); // The host sends callouts from the effective context's root.
         }
@@ -340,8 +388,10 @@ impl RootContext for Root {
     }
 
     fn on_tick(&mut self) {
-        if !self.0.worker.borrow().is_idle() {
+        let has_work = !self.0.worker.borrow().is_idle() || self.0.worker.borrow().holds_slots();
+        if has_work || self.0.closing_until_us.get().is_some() {
             self.0.worker.borrow_mut().woken();
+            self.0.worker.borrow_mut().tick(self.0.now_us());
             self.turn();
         }
     }
@@ -374,13 +424,13 @@ impl Context for Root {
         }
     }
 
-    /// A root that is replaced stays until its streams are answered.
+    /// A root that is replaced stays until its streams are answered, and what they leave behind is told.
     fn on_done(&mut self) -> bool {
         if self.0.worker.borrow().is_idle() {
             self.0.stop_ticks();
             return true;
         }
-        self.0.closing.set(true);
+        self.0.closing_until_us.set(Some(self.0.now_us().saturating_add(CLOSING_MAX_US)));
         false
     }
 }
@@ -389,7 +439,7 @@ impl Context for Root {
 
 impl Stream {
     /// `None` if the request's headers can't be read: the host hands over at most 1,024.
-    fn plan(&self, config: &Config) -> Option<Plan> {
+    fn plan(&self, config: &Config, has_body: bool) -> Option<Plan> {
         let map = host::header_map(Map::Request)?;
         let capture = Capture::new(&map, &config.rules, config.trusted_hops, HostConnection)?;
         self.waiting.dialect.set(match () {
@@ -398,16 +448,26 @@ impl Stream {
             () => Speech::Http,
         });
         let request = Request::new(&capture, config.rules.descriptors(), config.rules.routes());
-        Some(check::plan(&config.rules, &request, &mut self.shared.matched.borrow_mut()))
+        Some(check::plan(&config.rules, &request, has_body, &mut self.shared.matched.borrow_mut()))
+    }
+
+    /// Reads what the response says of the request's cost, where that counts.
+    fn read_cost(&self, map: Map) {
+        let Some(config) = self.shared.config.get() else { return };
+        let mut exchange = self.waiting.exchange.borrow_mut();
+        if exchange.awaits_cost(&config.rules) {
+            let settlements = exchange.on_cost(&config.rules, |name| host::header(map, name));
+            self.shared.settle(settlements);
+        }
     }
 }
 
 impl Context for Stream {}
 
 impl HttpContext for Stream {
-    fn on_http_request_headers(&mut self, _headers: usize, _end: bool) -> Action {
+    fn on_http_request_headers(&mut self, _headers: usize, is_end: bool) -> Action {
         let Some(config) = self.shared.config.get() else { return Action::Continue };
-        match self.plan(config) {
+        match self.plan(config, !is_end) {
             Some(Plan::Pass) => Action::Continue,
             None => {
                 let action = self.waiting.exchange.borrow_mut().refuse_unreadable();
@@ -424,27 +484,51 @@ impl HttpContext for Stream {
                 self.shared.carry_out(config, action, self.waiting.dialect.get());
                 Action::Pause
             }
-            Some(Plan::Ask(check)) => {
+            Some(Plan::Ask(mut check)) => {
                 self.shared.listen();
-                self.waiting.exchange.borrow_mut().ask(&check);
+                let mut exchange = self.waiting.exchange.borrow_mut();
+                exchange.ask(&mut check);
                 let deadline_us = self.shared.now_us().saturating_add(config.deadline_us);
-                self.shared.worker.borrow_mut().queue(Rc::clone(&self.waiting), check, deadline_us);
+                let waiting = Rc::clone(&self.waiting);
+                exchange.hold(self.shared.worker.borrow_mut().queue(waiting, check, deadline_us));
                 self.shared.wake();
                 Action::Pause
             }
         }
     }
 
+    // Called once the request was let go on: while it waits, Envoy keeps the body.
+    fn on_http_request_body(&mut self, size: usize, is_end: bool) -> Action {
+        let Some(config) = self.shared.config.get() else { return Action::Continue };
+        let mut exchange = self.waiting.exchange.borrow_mut();
+        if exchange.is_waiting() {
+            return Action::Pause;
+        }
+        let settlements = exchange.on_body(&config.rules, size, is_end);
+        self.shared.settle(settlements);
+        Action::Continue
+    }
+
     // Runs for Kota's own replies and for those that Envoy makes while the request waits, too.
     fn on_http_response_headers(&mut self, _headers: usize, _end: bool) -> Action {
         let told = self.waiting.exchange.borrow_mut().on_response();
         told.iter().for_each(add_fields);
+        self.read_cost(Map::Response);
+        Action::Continue
+    }
+
+    fn on_http_response_trailers(&mut self, _trailers: usize) -> Action {
+        self.read_cost(Map::ResponseTrailers);
         Action::Continue
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.waiting.exchange.borrow_mut().on_gone();
+        let Some(config) = self.shared.config.get() else { return };
+        let mut exchange = self.waiting.exchange.borrow_mut();
+        let settlements = exchange.on_gone(&config.rules);
+        self.shared.settle(settlements);
+        self.shared.release(exchange.take_slot());
     }
 }

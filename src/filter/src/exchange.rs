@@ -4,18 +4,24 @@
 //! may go at any time (`Waiting` ─▶ `Left`): a ruling that then comes is counted, for it was charged, and does nothing else.
 
 use crate::answer::{self, Field, Nearest, Reply};
+use crate::bill::{Bill, Settlement};
 use crate::check::Pending;
 use crate::config::{Announcement, Config};
 use crate::reason::Reason;
 use crate::worker::Ruling;
+use crate::worker::slots::SlotId;
 use limits::decision::Verdict;
 use limits::rule::{FailMode, Mode, Rule};
+use limits::ruleset::RuleSet;
 use protocol::batch::{self, Answer};
 
 /// An exchange that Kota has seen the request of.
 #[derive(Debug, Default)]
 pub struct Exchange {
     state: State,
+    slot: Option<SlotId>,
+    /// What has to be settled once the request has passed.
+    bill: Option<Box<Bill>>,
 }
 
 #[derive(Debug, Default)]
@@ -79,6 +85,10 @@ pub enum Counter {
     FailedOpen(Reason),
     /// Requests that were refused undecided.
     FailedClosed(Reason),
+    /// Slots of requests that have ended, but that stay taken until their lease ends: the sidecar could not be told.
+    SlotLost,
+    /// Requests whose cost could not be settled.
+    SettlementLost,
 }
 
 /// Counters to be raised by one, each of the rule of that index.
@@ -87,9 +97,15 @@ pub type Tally = Vec<(u16, Counter)>;
 // === impl Exchange ===
 
 impl Exchange {
-    /// The rules that apply have been asked, and the request waits.
-    pub fn ask(&mut self, check: &Pending) {
+    /// The rules that apply are to be asked, and the request waits.
+    pub fn ask(&mut self, check: &mut Pending) {
         self.state = State::Waiting(check.rules().collect());
+        self.bill = check.take_bill();
+    }
+
+    /// The check takes this slot.
+    pub fn hold(&mut self, slot: Option<SlotId>) {
+        self.slot = slot;
     }
 
     /// What can't be read can't be limited, and must not pass by that.
@@ -126,14 +142,16 @@ impl Exchange {
             Ruling::Failed(_) if gone => None,
             Ruling::Failed(reason) => Some(fail(config, &rules, *reason, tally)),
         };
-        match action {
+        let action = match action {
             _ if gone => {
                 self.state = State::Over;
                 Action::Nothing
             }
             Some(action) => action,
             None => fail(config, &rules, Reason::Garbage, tally),
-        }
+        };
+        self.charge(ruling, &action);
+        action
     }
 
     /// The response begins. Gives what it has to say, once; a reply of Kota's own, and one that Envoy made while the request
@@ -150,9 +168,50 @@ impl Exchange {
         }
     }
 
-    /// The stream is gone.
-    pub fn on_gone(&mut self) {
+    /// Whether the request must not go on yet.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting(_))
+    }
+
+    /// So many more bytes of the request's body go by. Gives what is to be settled.
+    pub fn on_body(&mut self, rules: &RuleSet, bytes: usize, is_end: bool) -> Vec<Settlement> {
+        self.bill.as_mut().map_or_else(Vec::new, |bill| bill.body(rules, bytes, is_end))
+    }
+
+    /// Whether the response may tell a cost.
+    #[must_use]
+    pub fn awaits_cost(&self, rules: &RuleSet) -> bool {
+        self.bill.as_ref().is_some_and(|bill| bill.awaits_response(rules))
+    }
+
+    /// The response's headers or trailers can be read, by `header`. Gives what is to be settled.
+    pub fn on_cost(&mut self, rules: &RuleSet, header: impl Fn(&str) -> Option<Vec<u8>>) -> Vec<Settlement> {
+        self.bill.as_mut().map_or_else(Vec::new, |bill| bill.response(rules, header))
+    }
+
+    /// The slot that is to be released, once; none if the request took none.
+    pub fn take_slot(&mut self) -> Option<SlotId> {
+        self.slot.take()
+    }
+
+    /// The stream is gone. Gives what is to be settled.
+    pub fn on_gone(&mut self, rules: &RuleSet) -> Vec<Settlement> {
         let _ = self.on_response();
+        // A bill that was not charged yet never will be: the request does not pass any more.
+        self.bill.take().map_or_else(Vec::new, |mut bill| bill.end(rules))
+    }
+
+    /// Only what was charged has to be settled, and only of a request that passed.
+    fn charge(&mut self, ruling: &Ruling, action: &Action) {
+        match (&mut self.bill, ruling, action) {
+            (Some(bill), Ruling::Decided(Answer::Admitted(outcomes)), Action::Resume(note))
+                if note.reason.is_none() =>
+            {
+                bill.charged(outcomes);
+            }
+            (bill, _, _) => *bill = None,
+        }
     }
 
     fn pass(&mut self, config: &Config, said: &[Said<'_>], tally: &mut Tally) -> Action {

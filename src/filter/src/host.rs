@@ -14,6 +14,8 @@ pub(crate) enum Map {
     Request = 0,
     /// The response's headers.
     Response = 2,
+    /// The response's trailers.
+    ResponseTrailers = 3,
     /// The headers of a callout's answer.
     Callout = 6,
 }

@@ -2,7 +2,8 @@
 //!
 //! # Layout
 //! - [`pairs`], [`capture`]: the request's headers, read once, as bytes
-//! - [`check`], [`worker`], [`callout`]: what is asked, batched, sent and received
+//! - [`check`], [`worker`], [`encode`], [`callout`]: what is asked, batched, sent and received
+//! - [`bucket`], [`bill`], [`worker::slots`]: what has to be said about a request after it has passed
 //! - [`exchange`], [`answer`]: what becomes of a request, and what its client is told
 //! - [`config`], [`reason`], [`counters`]: rules and words
 //! - `host`, `envoy` (wasm32 only): the shell
@@ -23,11 +24,14 @@
 )]
 
 pub mod answer;
+pub mod bill;
+pub mod bucket;
 pub mod callout;
 pub mod capture;
 pub mod check;
 pub mod config;
 pub mod counters;
+pub mod encode;
 #[cfg(target_arch = "wasm32")]
 mod envoy;
 pub mod exchange;
@@ -35,4 +39,6 @@ pub mod exchange;
 mod host;
 pub mod pairs;
 pub mod reason;
+#[cfg(test)]
+mod testing;
 pub mod worker;

@@ -127,6 +127,11 @@ impl<'a, A: Attributes> Request<'a, A> {
         self.attributes.method() == b"OPTIONS" && PREFLIGHT_HEADERS.into_iter().all(present)
     }
 
+    /// A header by its lower-case name; one that came on several lines counts as absent.
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        self.attributes.header(name)
+    }
+
     /// The path as it came, query and all.
     pub fn raw_path(&self) -> &[u8] {
         self.attributes.path()

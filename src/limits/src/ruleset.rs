@@ -1,5 +1,6 @@
 //! A set of rules, compiled once: which of them apply to a request, at a cost that does not grow with those that do not.
 
+use crate::cost::Cost;
 use crate::descriptor::{DescriptorId, Descriptors, Source};
 use crate::exemption::Exemptions;
 use crate::key::Key;
@@ -207,6 +208,9 @@ fn header_names(read: &[Source], rules: &[Rule]) -> Vec<Box<str>> {
     };
     let mut names: Vec<Box<str>> = read.iter().filter_map(name).collect();
     names.extend(rules.iter().filter_map(|rule| rule.cost.request_header()).map(Box::from));
+    if rules.iter().any(|rule| matches!(rule.cost, Cost::Body { .. })) {
+        names.push("content-length".into());
+    }
     names.sort_unstable();
     names.dedup();
     names

@@ -1,10 +1,9 @@
 //! The exchange driven by values: what each ruling makes of a request.
 
 use super::*;
-use crate::check::{self, Plan};
-use limits::request::{Attributes, Request};
+use crate::check::Plan;
+use crate::testing::{self, Sent};
 use protocol::batch::{Outcome, Unknown};
-use std::net::IpAddr;
 
 const RULES: &str = r#"{
   "domain": "d",
@@ -18,47 +17,13 @@ const RULES: &str = r#"{
     { "id": "named", "key": ["api_key"], "onMissingKey": "DENY", "algorithm": "TOKEN_BUCKET", "capacity": 1,
       "refillPerSecond": 1, "match": { "path": "/named" } } ] }"#;
 
-struct Get(&'static str);
-
-impl Attributes for Get {
-    fn header(&self, _: &str) -> Option<&[u8]> {
-        None
-    }
-    fn cookies(&self) -> impl Iterator<Item = &[u8]> {
-        core::iter::empty()
-    }
-    fn metadata(&self, _path: &[Box<str>]) -> Option<Vec<u8>> {
-        None
-    }
-    fn method(&self) -> &[u8] {
-        b"GET"
-    }
-    fn path(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-    fn host(&self) -> &[u8] {
-        b"api"
-    }
-    fn address(&self) -> Option<IpAddr> {
-        Some([192, 0, 2, 1].into())
-    }
-    fn envoy_route(&self) -> Option<Vec<u8>> {
-        None
-    }
-}
-
 fn config() -> Config {
     Config::parse(RULES.as_bytes()).unwrap()
 }
 
-fn waiting(config: &Config, path: &'static str) -> Exchange {
-    let get = Get(path);
-    let request = Request::new(&get, config.rules.descriptors(), config.rules.routes());
-    let Plan::Ask(check) = check::plan(&config.rules, &request, &mut Vec::new()) else {
-        panic!("{path} asks nothing")
-    };
+fn waiting(config: &Config, path: &str) -> Exchange {
     let mut exchange = Exchange::default();
-    exchange.ask(&check);
+    exchange.ask(&mut testing::check(&config.rules, path, &[]));
     exchange
 }
 
@@ -176,11 +141,12 @@ fn an_answer_to_something_else_is_garbage() {
 fn a_ruling_that_comes_too_late_is_counted_and_does_nothing() {
     let config = config();
     let answered = |exchange: &mut Exchange| drop(exchange.on_response());
+    let gone = |exchange: &mut Exchange| drop(exchange.on_gone(&config.rules));
     let answered_then_gone = |exchange: &mut Exchange| {
         drop(exchange.on_response());
-        exchange.on_gone();
+        drop(exchange.on_gone(&config.rules));
     };
-    for leave in [Exchange::on_gone, answered, answered_then_gone] {
+    for leave in [&gone as &dyn Fn(&mut Exchange), &answered, &answered_then_gone] {
         let mut tally = Tally::new();
         let mut exchange = waiting(&config, "/closed");
         leave(&mut exchange);
@@ -196,9 +162,9 @@ fn a_ruling_that_comes_too_late_is_counted_and_does_nothing() {
 #[test]
 fn a_missing_key_can_be_denied_without_asking() {
     let (config, mut tally) = (config(), Tally::new());
-    let get = Get("/named");
-    let request = Request::new(&get, config.rules.descriptors(), config.rules.routes());
-    let Plan::Deny(rule) = check::plan(&config.rules, &request, &mut Vec::new()) else { panic!() };
+    let Plan::Deny(rule) = testing::plan(&config.rules, &Sent { path: "/named", headers: &[] }, true) else {
+        panic!()
+    };
     let Action::Reply(reply, note) = Exchange::default().deny_missing_key(&config, rule, &mut tally) else {
         panic!()
     };
@@ -206,3 +172,6 @@ fn a_missing_key_can_be_denied_without_asking() {
     assert_eq!(header(&reply.headers, "retry-after"), None, "waiting does not help");
     assert_eq!(named(&config, &tally), ["kota.denied.named"]);
 }
+
+mod costs;
+mod kinds;

@@ -10,7 +10,7 @@ fn rules() -> RuleSet {
 
 fn loaded(checks: usize, deadline_us: u64) -> Worker<usize> {
     let mut worker = Worker::default();
-    (0..checks).for_each(|stream| worker.queue(stream, Pending::default(), deadline_us));
+    (0..checks).for_each(|stream| _ = worker.queue(stream, Pending::default(), deadline_us));
     worker
 }
 
@@ -78,7 +78,7 @@ fn a_refused_callout_fails_its_checks_with_the_reason() {
             worker.queue(1, Pending::default(), 5_000);
         }
         let callout = worker.next_callout(&rules, "d", 0).unwrap();
-        worker.refused(callout, refusal);
+        worker.refused(callout, refusal, 0);
         decided(&mut worker).pop().unwrap().1
     };
     assert_eq!(refused(false, Refusal::NoCluster), Ruling::Failed(Reason::NoCluster));
@@ -109,6 +109,7 @@ fn an_answer_that_breaks_off_is_late_only_if_its_time_can_be_over() {
         assert_eq!(decided(&mut worker), [(0, Ruling::Failed(reason))], "{now_us}");
     }
 }
+
 #[test]
 fn one_unknown_does_not_fail_the_batch() {
     let (rules, mut worker) = (rules(), loaded(2, 5_000));
@@ -129,3 +130,6 @@ fn a_full_queue_sheds() {
     let mut worker = loaded(QUEUE_MAX + 1, 5_000);
     assert_eq!(decided(&mut worker), [(QUEUE_MAX, Ruling::Failed(Reason::Shed))]);
 }
+
+mod aftermath;
+mod histories;

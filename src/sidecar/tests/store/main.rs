@@ -6,6 +6,4 @@ mod fake;
 mod faults;
 mod fitness;
 mod load;
-mod replica;
 mod suite;
-mod tls;
