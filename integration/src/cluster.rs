@@ -7,7 +7,7 @@ use crate::wait;
 use crate::workdir::free_port;
 
 /// Slots of a cluster.
-const SLOTS: u32 = 16_384;
+const SLOTS: usize = 16_384;
 /// After so long, in milliseconds, a node that is silent counts as failed.
 const NODE_TIMEOUT_MS: u32 = 1_000;
 /// How many keys are moved at once.
@@ -17,8 +17,9 @@ const KEYS_AT_ONCE: &str = "100";
 #[derive(Debug)]
 pub struct Cluster {
     dir: PathBuf,
-    more: Vec<String>,
     nodes: Vec<Redis>,
+    /// The port of each behind TLS, if it has one.
+    tls: Vec<u16>,
 }
 
 // === impl Cluster ===
@@ -29,29 +30,41 @@ impl Cluster {
     /// # Panics
     /// When it does not come up.
     #[must_use]
-    pub fn start(dir: &Path, primaries: u32) -> Self {
-        Self::start_with(dir, primaries, &[])
+    pub fn start(dir: &Path, primaries: usize) -> Self {
+        let mut cluster = Self { dir: dir.to_path_buf(), nodes: Vec::new(), tls: Vec::new() };
+        for _ in 0..primaries {
+            cluster.spawn(&[]);
+        }
+        cluster.join();
+        cluster
     }
 
-    /// The same with more options for each node.
+    /// The same behind TLS; `options` tells how, for a node's port for that.
     ///
     /// # Panics
     /// When it does not come up.
     #[must_use]
-    pub fn start_with(dir: &Path, primaries: u32, more: &[String]) -> Self {
-        let mut cluster = Self { dir: dir.to_path_buf(), more: more.to_vec(), nodes: Vec::new() };
-        for nth in 0..primaries {
-            cluster.spawn();
-            let (first, last) = (SLOTS * nth / primaries, SLOTS * (nth + 1) / primaries - 1);
-            let node = &cluster.nodes[nth as usize];
+    pub fn start_behind_tls(dir: &Path, primaries: usize, options: impl Fn(u16) -> Vec<String>) -> Self {
+        let mut cluster = Self { dir: dir.to_path_buf(), nodes: Vec::new(), tls: Vec::new() };
+        for _ in 0..primaries {
+            let port = free_port();
+            cluster.tls.push(port);
+            cluster.spawn(&options(port));
+        }
+        cluster.join();
+        cluster
+    }
+
+    /// Makes a cluster of nodes that know nothing yet.
+    fn join(&self) {
+        let share = |nth: usize| SLOTS * nth / self.nodes.len();
+        for (nth, node) in self.nodes.iter().enumerate() {
+            let (first, last) = (share(nth), share(nth + 1) - 1);
             ok(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(nth + 1).to_string()]);
             ok(node, &["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
         }
-        for nth in 1..cluster.nodes.len() {
-            cluster.meet(nth);
-        }
-        cluster.wait_agreed();
-        cluster
+        (1..self.nodes.len()).for_each(|nth| self.meet(nth));
+        self.wait_agreed();
     }
 
     /// A node by its number.
@@ -69,9 +82,12 @@ impl Cluster {
     /// Its address for `--store`, by the first two nodes.
     #[must_use]
     pub fn url(&self) -> String {
-        let places: Vec<String> =
-            self.nodes.iter().take(2).map(|node| format!("127.0.0.1:{}", node.port())).collect();
-        format!("redis+cluster://{}", places.join(","))
+        let (scheme, ports) = match self.tls.as_slice() {
+            [] => ("redis", self.nodes.iter().map(Redis::port).collect()),
+            ports => ("rediss", ports.to_vec()),
+        };
+        let places: Vec<String> = ports.iter().take(2).map(|port| format!("127.0.0.1:{port}")).collect();
+        format!("{scheme}+cluster://{}", places.join(","))
     }
 
     /// Adds a primary without slots and gives its number.
@@ -79,7 +95,7 @@ impl Cluster {
     /// # Panics
     /// When it does not join.
     pub fn add_primary(&mut self) -> usize {
-        let nth = self.spawn();
+        let nth = self.spawn(&[]);
         ok(&self.nodes[nth], &["CLUSTER", "SET-CONFIG-EPOCH", &(nth + 1).to_string()]);
         self.meet(nth);
         self.wait_agreed();
@@ -91,7 +107,7 @@ impl Cluster {
     /// # Panics
     /// When it does not join.
     pub fn add_replica(&mut self, primary: usize) -> usize {
-        let nth = self.spawn();
+        let nth = self.spawn(&[]);
         self.meet(nth);
         let id = self.id(primary);
         let replicate = || self.nodes[nth].command(&["CLUSTER", "REPLICATE", &id]) == ok_reply();
@@ -137,6 +153,28 @@ impl Cluster {
             Reply::Integer(slot) => u32::try_from(slot).expect("slots are small"),
             other => panic!("KEYSLOT: {other:?}"),
         }
+    }
+
+    /// The number of the primary that owns a slot, as the given node knows it.
+    ///
+    /// # Panics
+    /// When nobody does.
+    #[must_use]
+    pub fn owner(&self, slot: u32, asked: usize) -> usize {
+        let Reply::Array(ranges) = self.nodes[asked].command(&["CLUSTER", "SLOTS"]) else {
+            panic!("no ranges")
+        };
+        let port = ranges.iter().find_map(|range| match range {
+            Reply::Array(parts) => match parts.as_slice() {
+                [Reply::Integer(first), Reply::Integer(last), Reply::Array(primary), ..] => {
+                    (*first..=*last).contains(&i64::from(slot)).then(|| primary[1].clone())
+                }
+                _ => None,
+            },
+            _ => None,
+        });
+        let owner = self.nodes.iter().position(|node| port == Some(Reply::Integer(node.port().into())));
+        owner.unwrap_or_else(|| panic!("nobody owns slot {slot}"))
     }
 
     /// Begins to move a slot: from now on both nodes answer for it, by which keys they have.
@@ -197,7 +235,9 @@ impl Cluster {
     }
 
     fn meet(&self, nth: usize) {
-        let (port, bus) = (self.nodes[nth].port().to_string(), self.bus(nth));
+        // With TLS among the nodes, their ports behind it are what counts.
+        let port = self.tls.get(nth).copied().unwrap_or_else(|| self.nodes[nth].port()).to_string();
+        let bus = self.bus(nth);
         ok(&self.nodes[0], &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
     }
 
@@ -208,7 +248,7 @@ impl Cluster {
         }
     }
 
-    fn spawn(&mut self) -> usize {
+    fn spawn(&mut self, more: &[String]) -> usize {
         let nth = self.nodes.len();
         let dir = self.dir.join(format!("node{nth}"));
         std::fs::create_dir_all(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
@@ -218,7 +258,7 @@ impl Cluster {
             free_port()
         );
         let mut options: Vec<String> = options.split_whitespace().map(str::to_owned).collect();
-        options.extend(self.more.iter().cloned());
+        options.extend(more.iter().cloned());
         self.nodes.push(Redis::start_with(free_port(), &dir, &options));
         nth
     }

@@ -8,6 +8,7 @@ mod change;
 mod check;
 mod cluster;
 mod link;
+mod rights;
 mod scripts;
 mod server;
 mod target;
@@ -64,6 +65,12 @@ impl Redis {
             Shape::Cluster => Servers::Cluster(Cluster::connect(target, metrics)),
         };
         Self { servers }
+    }
+
+    /// What a user of Redis has to be granted, as one grants it; for the nodes of a cluster more.
+    #[must_use]
+    pub fn rights(cluster: bool) -> String {
+        rights::grant(cluster)
     }
 }
 

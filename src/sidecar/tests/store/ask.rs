@@ -8,7 +8,7 @@ use limits::token_bucket::TokenBucket;
 use protocol::batch::{Answer, Outcome, Unknown};
 use sidecar::asks::Asks;
 use sidecar::metrics::Metrics;
-use sidecar::store::redis::{Redis, Target};
+use sidecar::store::redis::{Redis, Target, TlsFiles};
 use sidecar::store::{Status, Store};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -110,8 +110,14 @@ pub(crate) async fn store(server: &Server) -> (Redis, Metrics) {
 
 /// A store that begins to connect.
 pub(crate) fn begin(url: &str) -> (Redis, Metrics) {
+    begin_with(url, &TlsFiles::default())
+}
+
+/// The same, with these files if there is TLS.
+pub(crate) fn begin_with(url: &str, tls: &TlsFiles) -> (Redis, Metrics) {
     let metrics = Metrics::new();
-    (Redis::connect(&Target::parse(url).unwrap(), metrics.clone()), metrics)
+    let target = Target::parse(url).unwrap().with_tls(tls).unwrap();
+    (Redis::connect(&target, metrics.clone()), metrics)
 }
 
 /// Waits until the store is up.

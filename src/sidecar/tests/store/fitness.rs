@@ -1,7 +1,8 @@
 //! LR-10, LR-11: a server that can't do the work is found out at once, and by name.
 
-use crate::ask::{admitted, begin, one, rule, unknown, until, up};
+use crate::ask::{admitted, all, begin, one, rule, unknown, until, up};
 use crate::fake::{Fake, bulk};
+use kota_integration::cluster::Cluster;
 use kota_integration::redis::{Redis as Server, Reply};
 use kota_integration::workdir::Workdir;
 use protocol::batch::Unknown;
@@ -20,25 +21,43 @@ fn acl(server: &Server, rights: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lr_10_a_missing_right_is_named_and_its_grant_is_noticed() {
+async fn lr_10_each_missing_right_is_named_and_its_grant_is_noticed() {
     let workdir = Workdir::new();
     let server = Server::start(workdir.path());
-    let url = format!("redis://kota:pw@127.0.0.1:{}", server.port());
-    for (rights, named) in [
-        (&["~rl:*", "+@all", "-evalsha"][..], "evalsha"),
-        (&["~rl:*", "+@all", "-time"], "time"),
-        (&["~rl:*", "+@all", "-set"], "set"),
-        (&["~rl:*", "+@all", "-script"], "script"),
-        (&["~other:*", "+@all"], "key"),
-    ] {
-        acl(&server, rights);
+    each_right_is_named(std::slice::from_ref(&server), &server.url(), false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lr_10_each_right_that_is_missing_in_a_cluster_is_named() {
+    let workdir = Workdir::new();
+    let cluster = Cluster::start(workdir.path(), 3);
+    each_right_is_named(cluster.nodes(), &cluster.url(), true).await;
+}
+
+/// Of the least rights that are documented: all of them are enough, and without any one of them it is named.
+async fn each_right_is_named(servers: &[Server], url: &str, cluster: bool) {
+    let url = url.replace("://", "://kota:pw@");
+    let rights = Redis::rights(cluster);
+    let rights: Vec<&str> = rights.split(' ').collect();
+    let grant = |rights: &[&str]| servers.iter().for_each(|server| acl(server, rights));
+    // Keys on each node, two rules at once.
+    let checks: Vec<_> = (0..16)
+        .map(|i| vec![rule(format!("rl:{{k{i}}}a"), 100), rule(format!("rl:{{k{i}}}b"), 100)])
+        .collect();
+    for missing in &rights {
+        let others: Vec<&str> = rights.iter().filter(|right| *right != missing).copied().collect();
+        grant(&others);
         let (store, _) = begin(&url);
         let cause = cause(&store).await;
-        assert!(cause.to_lowercase().contains(named), "{rights:?}: {cause}");
-        assert_eq!(unknown(&one(&store, &[rule("rl:a", 10)]).await), Some(Unknown::RedisError));
-        acl(&server, &["~rl:*", "+@all"]);
+        let named = missing.trim_start_matches('+').split('|').next().unwrap().to_lowercase();
+        let named = if *missing == "~rl:*" { "key" } else { &named };
+        let without_remedy = cause.split("; grant").next().unwrap().to_lowercase();
+        assert!(without_remedy.contains(named), "{missing}: {cause}");
+        let answers = all(&store, &checks).await;
+        assert!(answers.iter().all(|answer| unknown(answer) == Some(Unknown::RedisError)), "{missing}");
+        grant(&rights);
         up(&store).await;
-        assert!(admitted(&one(&store, &[rule("rl:a", 100)]).await));
+        assert!(all(&store, &checks).await.iter().all(admitted), "{missing}");
     }
 }
 
@@ -71,15 +90,17 @@ async fn lr_10_a_right_that_is_lost_while_running_is_noticed() {
     }
 }
 
-/// What the script and the sidecar need, and no more: the README's ACL line.
+/// A server of the wrong kind is told from one that is away.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rights_that_are_documented_are_enough() {
+async fn a_node_of_a_cluster_and_a_single_server_are_told_apart() {
     let workdir = Workdir::new();
     let server = Server::start(workdir.path());
-    acl(&server, &["~rl:*", "+evalsha", "+script|load", "+time", "+mget", "+set"]);
-    let (store, _) = begin(&format!("redis://kota:pw@127.0.0.1:{}", server.port()));
-    up(&store).await;
-    assert!(admitted(&one(&store, &[rule("rl:a", 10), rule("rl:b", 10)]).await));
+    let cause_of = async |url: &str| cause(&begin(url).0).await;
+    let told = cause_of(&server.url().replace("redis:", "redis+cluster:")).await;
+    assert!(told.contains("is no node of a Redis Cluster; say redis://"), "{told}");
+    let cluster = Cluster::start(&workdir.path().join("cluster"), 1);
+    let told = cause_of(&cluster.node(0).url()).await;
+    assert!(told.contains("is a node of a Redis Cluster; say redis+cluster://"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

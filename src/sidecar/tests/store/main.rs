@@ -6,4 +6,6 @@ mod fake;
 mod faults;
 mod fitness;
 mod load;
+mod replica;
 mod suite;
+mod tls;

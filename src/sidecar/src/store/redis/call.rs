@@ -1,5 +1,6 @@
 //! A check as a call of the script, and its reply as an answer.
 
+use super::rights;
 use super::scripts::ScriptId;
 use crate::asks::{Ask, Asks};
 use limits::decision::Limit;
@@ -11,8 +12,6 @@ use std::fmt;
 const PER_RULE: usize = 3;
 /// Arguments per rule.
 const ARGS_PER_RULE: usize = 7;
-/// What a user of Redis has to be granted.
-const RIGHTS: &str = "~rl:* +evalsha +script|load +time +mget +set";
 /// How Redis begins to tell that a right was missing within a script: 7.0, then 6.2. Newer ones say NOPERM.
 const NO_RIGHT_IN_SCRIPT: [&str; 2] =
     ["The user executing the script can't ", "Error running script (call to f_"];
@@ -157,7 +156,7 @@ impl fmt::Display for Refusal {
             Self::Moved(_) => write!(out, "MOVED"),
             Self::Ask(_) => write!(out, "ASK"),
             Self::TryAgain => write!(out, "TRYAGAIN"),
-            Self::NoRight => write!(out, "its user lacks a right; grant {RIGHTS}"),
+            Self::NoRight => write!(out, "its user lacks a right; grant {}", rights::grant(true)),
             Self::Other(code) => write!(out, "{code}"),
         }
     }

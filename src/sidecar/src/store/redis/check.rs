@@ -5,8 +5,10 @@
 
 use super::call;
 use super::cluster::slot;
+use super::rights;
 use super::scripts::Scripts;
 use super::server::Role;
+use super::tls;
 use crate::asks::Asks;
 use crate::store::Status;
 use limits::decision::Limit;
@@ -21,8 +23,8 @@ use std::sync::atomic::Ordering;
 const OLDEST: (u32, u32) = (6, 2);
 /// So many tags are tried for one in a given slot: all 16,384 are hit long before.
 const TAGS_MAX: u32 = 1_000_000;
-/// The step that may fail for a right that only the script needs; Redis does not say which.
-const CALL: &str = "EVALSHA of the script, which calls TIME, MGET and SET on keys rl:*";
+/// The last step.
+const CALL: &str = "EVALSHA of the script, on keys rl:*";
 
 /// Checks the server behind `connection`.
 ///
@@ -34,13 +36,7 @@ pub(super) async fn check(
     connection: &MultiplexedConnection,
 ) -> Result<(), Status> {
     version(role, connection.clone()).await?;
-    if let Role::Node(_) = role {
-        try_out("CLUSTER SLOTS", connection.clone()).await?;
-        // It opens the next command alone, and that one has no key.
-        try_out("ASKING", connection.clone()).await?;
-    }
-    // A script that is denied the clock does not tell what it was denied.
-    try_out("TIME", connection.clone()).await?;
+    rights::check(matches!(role, Role::Node(_)), &probe_key(role, "rights"), connection.clone()).await?;
     // The first time in any case: it shows whether that is allowed.
     if scripts.generation() == 0 {
         load(scripts, 0, connection).await?;
@@ -70,7 +66,9 @@ async fn probe(role: &Role, mut connection: MultiplexedConnection) -> Result<Opt
     let mut asks = Asks::default();
     let limit = Refill::new(1_000_000, 1).and_then(|refill| TokenBucket::new(1_000_000, refill, 0).ok());
     let limit = limit.ok_or_else(|| unfit("no bucket to try it on"))?;
-    asks.call(Limit::TokenBucket(limit), None, 1, false, |into| into.extend_from_slice(&probe_key(role)));
+    asks.call(Limit::TokenBucket(limit), None, 1, false, |into| {
+        into.extend_from_slice(probe_key(role, "tb1").as_bytes())
+    });
     asks.end_check();
     let command = call::command(&asks, asks.check(0));
     match connection.send_packed_command(&command).await {
@@ -91,9 +89,9 @@ async fn probe(role: &Role, mut connection: MultiplexedConnection) -> Result<Opt
     }
 }
 
-/// The bucket that is charged: within `rl:`, as every key is, so that a user confined to other keys is found out; of a node in
-/// a slot of its own.
-fn probe_key(role: &Role) -> Vec<u8> {
+/// A key of the self-check's: within `rl:`, as every key is, so that a user confined to other keys is found out; of a node in a
+/// slot of its own.
+fn probe_key(role: &Role, end: &str) -> String {
     let tag = match role {
         Role::Node(wanted) => {
             let wanted = wanted.load(Ordering::Relaxed);
@@ -102,7 +100,7 @@ fn probe_key(role: &Role) -> Vec<u8> {
         }
         Role::Alone | Role::Primary => "kota:self-check:probe".to_owned(),
     };
-    format!("rl:{{{tag}}}:self-check:tb1").into_bytes()
+    format!("rl:{{{tag}}}:self-check:{end}")
 }
 
 /// Whether the server is new enough, and a cluster's node only where one is wanted. One that does not tell is judged by what it
@@ -136,13 +134,6 @@ async fn version(role: &Role, mut connection: MultiplexedConnection) -> Result<(
     }
 }
 
-/// Whether this command may be given.
-async fn try_out(words: &str, mut connection: MultiplexedConnection) -> Result<(), Status> {
-    let mut command = Cmd::new();
-    words.split(' ').for_each(|word| _ = command.arg(word));
-    command.query_async::<Value>(&mut connection).await.map(|_| ()).map_err(|error| status(words, &error))
-}
-
 fn major_minor(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.trim().split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
@@ -151,6 +142,9 @@ fn major_minor(text: &str) -> Option<(u32, u32)> {
 /// What an error during `step` says about the server: it passes by itself, or somebody has to act.
 pub(super) fn status(step: &str, error: &RedisError) -> Status {
     let cause = format!("{step}: {error}");
+    if cause.contains("received fatal alert") {
+        return Status::Unfit(cause + tls::WANTS_OURS);
+    }
     let passes = match error.kind() {
         ErrorKind::Io | ErrorKind::ClusterConnectionNotFound => true,
         ErrorKind::Server(kind) => matches!(

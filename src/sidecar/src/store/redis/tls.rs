@@ -5,12 +5,19 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 use tokio::net::TcpStream;
+use tokio::time::{Duration, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{CertificateError, ClientConfig, Error, RootCertStore};
+
+/// How long a handshake may take: less than connecting as a whole, so that it is known what took long.
+const HANDSHAKE_TIME: Duration = Duration::from_millis(1_500);
+const NO_TLS: &str = "; if the server has no TLS there, say redis://";
+/// What to do where a server refuses us: with TLS 1.3 it does so only after the handshake.
+pub(super) const WANTS_OURS: &str = "; if the server wants a certificate of ours, name it by --redis-cert";
 
 /// Files in PEM form, by the flags that name them.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +90,10 @@ impl Tls {
     pub(super) async fn secure(&self, host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, Status> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| Status::Unfit(format!("TLS: {host} is no name that a certificate can bear")))?;
-        self.connector.connect(name, stream).await.map_err(|error| status(&error))
+        let shaken = timeout(HANDSHAKE_TIME, self.connector.connect(name, stream)).await;
+        // A Redis without TLS waits for the end of what it takes for a line.
+        let silent = |_| Status::Away(format!("TLS: no answer{NO_TLS}"));
+        shaken.map_err(silent)?.map_err(|error| status(&error))
     }
 }
 
@@ -131,12 +141,14 @@ fn status(error: &io::Error) -> Status {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     let Some(tls) = tls else { return Status::Away(format!("TLS: {error}")) };
     let remedy = match tls {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => "; name its CA by --redis-ca",
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "; name its CA by --redis-ca"
+        }
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => "; connect by a name that its certificate bears",
-        Error::InvalidMessage(_) => "; if the server has no TLS there, say redis://",
-        Error::AlertReceived(_) => "; if the server wants a certificate of ours, name it by --redis-cert",
+        Error::InvalidMessage(_) => NO_TLS,
+        Error::AlertReceived(_) => WANTS_OURS,
         _ => "",
     };
     Status::Unfit(format!("TLS: {tls}{remedy}"))
