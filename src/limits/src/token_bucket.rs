@@ -186,11 +186,12 @@ impl TokenBucket {
         state.at_us.saturating_add(from_state).saturating_sub(now_us).div_ceil(1_000).min(WAIT_MAX_MS)
     }
 
-    /// How long `state` matters, in milliseconds from `now_us`.
+    /// How long `state` matters, in milliseconds from `now_us`: at most [`WAIT_MAX_MS`] and a second. Only of an edited limit, a
+    /// debt or a clock that went back a rest is forgiven so.
     fn ttl_ms(&self, state: Used, now_us: u64) -> u64 {
         let drained = self.refill.time_for(state.micro_tokens).unwrap_or(self.idle_us);
-        let ahead = state.at_us.saturating_sub(now_us);
-        drained.saturating_add(ahead).div_ceil(1_000).saturating_add(TTL_SLACK_MS)
+        let rest_us = state.at_us.saturating_add(drained).saturating_sub(now_us);
+        rest_us.div_ceil(1_000).min(WAIT_MAX_MS).saturating_add(TTL_SLACK_MS)
     }
 }
 

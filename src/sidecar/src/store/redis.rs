@@ -3,6 +3,7 @@
 //! What is sent again is only what certainly did not run. A call whose answer was lost may have been charged, so it is answered as
 //! unknown and not sent again.
 
+mod arguments;
 mod call;
 mod change;
 mod check;

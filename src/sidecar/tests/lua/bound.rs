@@ -1,13 +1,14 @@
-//! The promise of a bucket, counted from the answers alone: admitted in any \[a, b\] ≤ capacity + rate × (b − a).
+//! The promise of a token bucket, counted from the answers alone: admitted in any \[a, b\] ≤ capacity + rate × (b − a).
 //!
-//! Time is what charges have shown: a clock that went back stands still until it has caught up. A changed limit starts anew.
+//! Time is what charges have shown: a clock that went back stands still until it has caught up. A changed limit starts anew, and so
+//! does a bucket that was settled.
 
 use std::collections::HashMap;
 
-use limits::decision::Verdict;
+use limits::decision::{Limit, Verdict};
 use limits::token_bucket::{MICRO, TokenBucket};
 
-use crate::script::{Answer, Request};
+use crate::model::{Answer, Ask, Change, Request};
 
 /// What one side has admitted so far.
 #[derive(Default)]
@@ -33,18 +34,24 @@ impl Bound {
             return;
         }
         for (ask, (verdict, ..)) in request.asks.iter().zip(&answer.rules) {
+            let Limit::TokenBucket(bucket) = ask.limit else { continue };
             if *verdict != Verdict::Admit || ask.cost == 0 {
                 continue;
             }
-            let fresh = || Admitted { bucket: ask.bucket, last_us: 0, sum: 0, least: i128::MAX };
+            let fresh = || Admitted { bucket, last_us: 0, sum: 0, least: i128::MAX };
             let admitted = self.buckets.entry(ask.key.clone()).or_insert_with(fresh);
-            if admitted.bucket != ask.bucket {
+            if admitted.bucket != bucket {
                 *admitted = Admitted { last_us: admitted.last_us, ..fresh() };
             }
             admitted.charge(request.now_us, ask.cost);
             let (most, within) = admitted.worst_window();
             assert!(within <= most, "{}: admitted {within}, promised at most {most}: {request:#?}", ask.key);
         }
+    }
+
+    /// Forgets a bucket whose tokens were settled.
+    pub(crate) fn settled(&mut self, change: &Change) {
+        self.buckets.remove(&change.ask.key);
     }
 }
 
@@ -77,7 +84,7 @@ fn admit_at(refill: &str, times_us: &[u64]) {
     let bucket = TokenBucket::new(2, refill, 60).expect("a bucket");
     let mut bound = Bound::default();
     for now_us in times_us {
-        let ask = crate::script::Ask { key: "bucket".to_owned(), bucket, cost: 1, shadow: false };
+        let ask = Ask::new("bucket", Limit::TokenBucket(bucket), 1);
         let answer = Answer { admitted: true, rules: vec![(Verdict::Admit, 0, 0)] };
         bound.add(&Request { now_us: *now_us, asks: vec![ask] }, &answer);
     }

@@ -4,10 +4,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kota_integration::redis::Reply;
 use limits::decision::Verdict::{Admit, Never, Wait};
+use limits::decision::{Bucket, Limit, State};
 use limits::refill::Refill;
 use limits::token_bucket::{CAPACITY_MAX, MICRO, TokenBucket, TokenBucketError, Used};
 
-use crate::script::{Answer, Ask, Model, Request, Script};
+use crate::model::{Answer, Ask, Model, Request, packed};
+use crate::script::Script;
 
 const START_US: u64 = 1_790_000_000_123_457;
 const SECOND_US: u64 = 1_000_000;
@@ -28,13 +30,14 @@ impl Both {
     fn call(&mut self, now_us: u64, asks: &[Ask]) -> Answer {
         let expected = [self.model.call(Request { now_us, asks: asks.to_vec() })];
         self.script.send(&expected);
-        self.script.compare(&expected[0])
+        self.script.compare(&expected[0]).expect("an answer")
     }
 
     /// Puts a state into both, as if it had been written.
     fn remember(&mut self, key: &str, state: Used) {
-        self.model.states.insert(key.to_owned(), state);
-        self.script.remember(key, state);
+        let bucket = Bucket { state: State::Used(state), strikes: None };
+        self.script.command(&[b"SET", key.as_bytes(), &packed(&bucket)]);
+        self.model.buckets.insert(key.to_owned(), bucket);
     }
 }
 
@@ -44,7 +47,7 @@ fn bucket(capacity: u64, refill: &str) -> TokenBucket {
 }
 
 fn ask(key: &str, bucket: TokenBucket, cost: u64) -> Ask {
-    Ask { key: key.to_owned(), bucket, cost, shadow: false }
+    Ask::new(key, Limit::TokenBucket(bucket), cost)
 }
 
 #[test]
@@ -99,8 +102,9 @@ fn al_07_large_numbers_keep_all_their_digits() {
         now_us += 32_000 + call % 7;
         taken += u128::from(both.call(now_us, &[ask("al-07", huge, 1)]).admitted);
     }
-    let state = both.script.state("al-07").expect("used");
-    assert_eq!(state, both.model.states["al-07"]);
+    let bucket = &both.model.buckets["al-07"];
+    assert_eq!(both.script.state("al-07"), Some(packed(bucket)));
+    let state = bucket.used().expect("a token bucket");
     assert_eq!(state.at_us, now_us);
     let exact = taken * u128::from(MICRO) - rate * u128::from(now_us - START_US) / 10_000_000_000;
     let drift = u128::from(state.micro_tokens) - exact;
@@ -227,7 +231,9 @@ fn without_a_given_time_the_servers_clock_counts() {
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).expect("past 1970").as_micros() as u64;
     let before = clock();
     both.script.raw("", &[ask("clock", bucket(7, "1"), 3)]);
-    let Used { micro_tokens, at_us } = both.script.state("clock").expect("written");
-    assert_eq!(micro_tokens, 3 * MICRO);
+    let state = both.script.state("clock").expect("written");
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let at_us = number(&state[..7]);
+    assert_eq!(number(&state[7..]), 3 * MICRO);
     assert!((before..=clock()).contains(&at_us), "{at_us}");
 }

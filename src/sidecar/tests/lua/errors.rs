@@ -1,14 +1,16 @@
 //! What the script refuses: told by the code KOTA, with nothing written.
 
 use kota_integration::redis::Reply;
+use limits::decision::Limit;
 use limits::refill::Refill;
 use limits::token_bucket::TokenBucket;
 
-use crate::script::{Ask, Script};
+use crate::model::Ask;
+use crate::script::Script;
 
 fn ask(key: &str) -> Ask {
     let bucket = TokenBucket::new(1, Refill::new(1, 1).expect("a rate"), 0).expect("a bucket");
-    Ask { key: key.to_owned(), bucket, cost: 1, shadow: false }
+    Ask::new(key, Limit::TokenBucket(bucket), 1)
 }
 
 #[test]
@@ -18,11 +20,11 @@ fn what_the_script_does_not_know_is_an_error_and_writes_nothing() {
     let mut words = script.words("", &asks);
     let last = words.pop().expect("an idle time");
     let told = script.command(&words);
-    assert_eq!(told, Reply::Error("KOTA wants 7 arguments for each of 2 rules, not 13".to_owned()));
+    assert_eq!(told, Reply::Error("KOTA wants 15 arguments for 2 rules, not 14".to_owned()));
     words.push(last);
     let tag = words.iter().rposition(|word| word == "tb1").expect("a tag");
     words[tag] = "tb9".to_owned();
-    assert_eq!(script.command(&words), Reply::Error("KOTA unknown algorithm tb9".to_owned()));
+    assert_eq!(script.command(&words), Reply::Error("KOTA unknown algorithm tb9 of rule 2".to_owned()));
     assert_eq!(script.redis.keys(), Vec::<String>::new());
 }
 
@@ -33,7 +35,7 @@ fn a_state_of_another_length_is_an_error_and_writes_nothing() {
     for length in [0, 1, 11, 13, 15, 64] {
         let spoilt = "x".repeat(length);
         script.command(&["SET", "spoilt", &spoilt]);
-        let told = format!("KOTA rule 2 has a state of {length} bytes, not 12 or 14: delete its key");
+        let told = format!("KOTA rule 2 has a state of {length} bytes, not 12, 14, 42 or 44: delete its key");
         assert_eq!(script.raw("", &asks), Reply::Error(told));
         assert_eq!(script.command(&["GET", "spoilt"]), Reply::Bulk(Some(spoilt.into_bytes())));
         assert_eq!(script.redis.keys(), ["spoilt"]);

@@ -1,8 +1,10 @@
-//! `lua/decide.lua` on a real Redis against its specification, `limits::decision`, and against a bound that uses neither.
+//! The scripts in `lua/` on a real Redis against their specification, `limits`, and against a bound that uses neither.
 
 mod bound;
 mod cases;
 mod errors;
 mod history;
+mod model;
 mod random;
 mod script;
+mod steps;

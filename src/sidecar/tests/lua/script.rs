@@ -1,133 +1,36 @@
-//! The script and its specification side by side: the same request to both, and what each remembers.
+//! The scripts on a Redis of their own, called as their headers say, and compared with the model.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use kota_integration::redis::{Connection, Redis, Reply, encode};
 use kota_integration::workdir::Workdir;
-use limits::decision::{Bucket, Charge, Limit, State, Verdict, decide};
-use limits::token_bucket::{TTL_SLACK_MS, TokenBucket, Used};
+use limits::decision::{Limit, State, Verdict};
+use limits::penalty::Penalty;
+use limits::settle::Settlement;
+use limits::token_bucket::{TTL_SLACK_MS, TokenBucket};
 
-const SCRIPT: &str = include_str!("../../../../lua/decide.lua");
+use crate::model::{Answer, Ask, Change, Expected, Kind, Model, Request, Step, members, packed};
 
-/// One rule of a request.
-#[derive(Clone, Debug)]
-pub(crate) struct Ask {
-    pub(crate) key: String,
-    pub(crate) bucket: TokenBucket,
-    pub(crate) cost: u64,
-    pub(crate) shadow: bool,
+const DECIDE: &str = include_str!("../../../../lua/decide.lua");
+const SETTLE: &str = include_str!("../../../../lua/settle.lua");
+const SLOT: &str = include_str!("../../../../lua/slot.lua");
+const PARDON: &str = include_str!("../../../../lua/pardon.lua");
+
+/// The hashes of the scripts.
+#[derive(Clone)]
+pub(crate) struct Shas {
+    decide: String,
+    settle: String,
+    slot: String,
+    pardon: String,
 }
 
-/// One request, at microseconds since the epoch.
-#[derive(Clone, Debug)]
-pub(crate) struct Request {
-    pub(crate) now_us: u64,
-    pub(crate) asks: Vec<Ask>,
-}
-
-/// What both sides answer: `(verdict, left, wait in ms)` of each rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) admitted: bool,
-    pub(crate) rules: Vec<(Verdict, u64, u64)>,
-}
-
-/// The specification, with its buckets in a map.
-#[derive(Default)]
-pub(crate) struct Model {
-    pub(crate) states: HashMap<String, Used>,
-}
-
-/// What the script has to answer to a request, and which keys it has to write, with their TTL in ms.
-pub(crate) struct Expected {
-    request: Request,
-    answer: Answer,
-    written: Vec<(String, u64)>,
-}
-
-/// The script on a Redis of its own.
+/// The scripts on a Redis of their own.
 pub(crate) struct Script {
     pub(crate) redis: Redis,
     connection: Connection,
-    sha: String,
+    pub(crate) shas: Shas,
     _workdir: Workdir,
-}
-
-// === impl Model ===
-
-impl Model {
-    pub(crate) fn call(&mut self, request: Request) -> Expected {
-        let bucket = |used: &Used| Bucket { state: State::Used(*used), strikes: None };
-        let known = |ask: &Ask| Some((ask.key.clone(), bucket(self.states.get(&ask.key)?)));
-        let buckets: HashMap<_, _> = request.asks.iter().filter_map(known).collect();
-        let charge = |ask: &Ask| Charge {
-            limit: Limit::TokenBucket(ask.bucket),
-            penalty: None,
-            cost: ask.cost,
-            shadow: ask.shadow,
-            slot: b"",
-            bucket: buckets.get(&ask.key),
-        };
-        let charges: Vec<_> = request.asks.iter().map(charge).collect();
-        let (admitted, rulings) = decide(request.now_us, &charges);
-        let mut written = Vec::new();
-        for (ask, ruling) in request.asks.iter().zip(&rulings) {
-            if let Some((write, used)) =
-                ruling.write.as_ref().and_then(|write| Some((write, write.state.used()?)))
-            {
-                self.states.insert(ask.key.clone(), used);
-                written.push((ask.key.clone(), write.ttl_ms));
-            }
-        }
-        let rules = rulings.iter().map(|r| (r.outcome.verdict, r.outcome.left, r.outcome.wait_ms)).collect();
-        Expected { request, answer: Answer { admitted, rules }, written }
-    }
-}
-
-// === impl Expected ===
-
-impl Expected {
-    pub(crate) fn answer(&self) -> &Answer {
-        &self.answer
-    }
-
-    pub(crate) fn request(&self) -> &Request {
-        &self.request
-    }
-
-    /// The call, then the life of each key that it has to write, which is then taken away: time is virtual here, and must not pass
-    /// for Redis. One transaction, within which Redis lets nothing expire.
-    pub(crate) fn encode(&self, sha: &str, out: &mut Vec<u8>) {
-        encode(&["MULTI"], out);
-        encode(&words(sha, &self.request.now_us.to_string(), &self.request.asks), out);
-        for (key, _) in &self.written {
-            encode(&["PTTL", key], out);
-            encode(&["PERSIST", key], out);
-        }
-        encode(&["EXEC"], out);
-    }
-
-    /// Compares the answer of the script. Gives the script's.
-    pub(crate) fn compare(&self, connection: &mut Connection) -> Answer {
-        for _ in 0..2 + 2 * self.written.len() {
-            connection.receive(); // OK to MULTI, QUEUED to the rest
-        }
-        let Reply::Array(replies) = connection.receive() else { panic!("EXEC answered no array") };
-        let got = answer(&replies[0]);
-        assert_eq!(got, self.answer, "script (left) and model (right) differ at {:#?}", self.request);
-        for ((key, ttl_ms), pair) in self.written.iter().zip(replies[1..].chunks(2)) {
-            let [Reply::Integer(pttl), persisted] = pair else { panic!("{key}: {pair:?}") };
-            // Real time has passed since the write, and what the script adds up in doubles may round once.
-            let (most, least) = (*ttl_ms as i64 + 1, (ttl_ms - TTL_SLACK_MS) as i64);
-            assert!(
-                (least..=most).contains(pttl),
-                "{key} lives {pttl} ms, not {ttl_ms}: {:#?}",
-                self.request
-            );
-            assert_eq!(*persisted, Reply::Integer(1), "{key} was written without a TTL");
-        }
-        got
-    }
 }
 
 // === impl Script ===
@@ -136,22 +39,20 @@ impl Script {
     pub(crate) fn start() -> Self {
         let workdir = Workdir::new();
         let redis = Redis::start(workdir.path());
-        let Reply::Bulk(Some(sha)) = redis.command(&["SCRIPT", "LOAD", SCRIPT]) else {
-            panic!("Redis refuses the script")
-        };
         let connection = redis.connect();
-        Self { redis, connection, sha: String::from_utf8(sha).expect("a SHA1 in hex"), _workdir: workdir }
+        let shas = Shas::load(|words| redis.command(words));
+        Self { redis, connection, shas, _workdir: workdir }
     }
 
-    /// Sends requests that the model has answered, without waiting.
+    /// Sends steps that the model has made, without waiting.
     pub(crate) fn send(&mut self, batch: &[Expected]) {
         let mut commands = Vec::new();
-        batch.iter().for_each(|expected| expected.encode(&self.sha, &mut commands));
+        batch.iter().for_each(|expected| expected.encode(&self.shas, &mut commands));
         self.connection.send(&commands);
     }
 
-    /// Reads and compares the answer to the oldest request that was sent.
-    pub(crate) fn compare(&mut self, expected: &Expected) -> Answer {
+    /// Reads and compares the answer to the oldest step that was sent. Gives the script's to a request.
+    pub(crate) fn compare(&mut self, expected: &Expected) -> Option<Answer> {
         expected.compare(&mut self.connection)
     }
 
@@ -162,62 +63,206 @@ impl Script {
 
     /// The words of a call, to send as they are or spoilt.
     pub(crate) fn words(&self, now: &str, asks: &[Ask]) -> Vec<String> {
-        words(&self.sha, now, asks)
+        self.shas.decide(now, asks)
     }
 
     pub(crate) fn command<T: AsRef<[u8]>>(&mut self, parts: &[T]) -> Reply {
-        let mut out = Vec::new();
-        encode(parts, &mut out);
-        self.connection.send(&out);
-        self.connection.receive()
+        command(&mut self.connection, parts)
     }
 
-    /// What Redis remembers of a bucket.
-    pub(crate) fn state(&mut self, key: &str) -> Option<Used> {
+    /// What Redis remembers of a bucket that is no set of slots.
+    pub(crate) fn state(&mut self, key: &str) -> Option<Vec<u8>> {
         let Reply::Bulk(bytes) = self.command(&["GET", key]) else { panic!("{key} is no string") };
-        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
-        bytes.map(|bytes| Used { at_us: number(&bytes[..7]), micro_tokens: number(&bytes[7..]) })
-    }
-
-    /// Gives a bucket a state.
-    pub(crate) fn remember(&mut self, key: &str, state: Used) {
-        let mut value = state.at_us.to_le_bytes()[..7].to_vec();
-        let long = if state.micro_tokens < 1 << 40 { 5 } else { 7 };
-        value.extend_from_slice(&state.micro_tokens.to_le_bytes()[..long]);
-        assert_eq!(self.command(&[b"SET", key.as_bytes(), &value]), Reply::Simple("OK".to_owned()));
+        bytes
     }
 
     /// Compares all that Redis remembers with the model, and finds keys that were written when they should not have been.
     pub(crate) fn compare_states(&mut self, model: &Model) {
-        let expected: HashSet<_> = model.states.keys().cloned().collect();
-        assert_eq!(
-            self.redis.keys().into_iter().collect::<HashSet<_>>(),
-            expected,
-            "keys of Redis and of the model"
-        );
-        for (key, state) in &model.states {
-            assert_eq!(self.state(key), Some(*state), "{key}");
-            assert_eq!(self.command(&["PTTL", key]), Reply::Integer(-1), "{key} was written on a denial");
+        let expected: HashSet<_> = model.buckets.keys().cloned().collect();
+        let found: HashSet<_> = self.redis.keys().into_iter().collect();
+        assert_eq!(found, expected, "keys of Redis and of the model");
+        compare_states(&mut self.connection, model.buckets.keys(), model);
+    }
+}
+
+/// Compares what is remembered of these buckets.
+pub(crate) fn compare_states<'a>(
+    connection: &mut Connection,
+    keys: impl Iterator<Item = &'a String>,
+    model: &Model,
+) {
+    for key in keys {
+        let bucket = &model.buckets[key];
+        if let State::Slots(slots) = &bucket.state {
+            let Reply::Array(items) = command(connection, &["ZRANGE", key, "0", "-1", "WITHSCORES"]) else {
+                panic!("{key} is no set")
+            };
+            let mut found: Vec<_> = items
+                .chunks(2)
+                .map(|pair| (text(&pair[0]), text(&pair[1]).parse().expect("a score")))
+                .collect();
+            found.sort();
+            assert_eq!(found, members(slots), "{key}");
+        } else {
+            assert_eq!(
+                command(connection, &["GET", key]),
+                Reply::Bulk(Some(packed(bucket))),
+                "{key}: {bucket:?}"
+            );
+        }
+        assert_eq!(command(connection, &["PTTL", key]), Reply::Integer(-1), "{key} was written unexpectedly");
+    }
+}
+
+fn command<T: AsRef<[u8]>>(connection: &mut Connection, parts: &[T]) -> Reply {
+    let mut out = Vec::new();
+    encode(parts, &mut out);
+    connection.send(&out);
+    connection.receive()
+}
+
+fn text(reply: &Reply) -> String {
+    let Reply::Bulk(Some(bytes)) = reply else { panic!("{reply:?} is no text") };
+    String::from_utf8(bytes.clone()).expect("text")
+}
+
+// === impl Expected ===
+
+impl Expected {
+    /// The call, then the life of each key that it has to write, which is then taken away: time is virtual here, and must not pass
+    /// for Redis. One transaction, within which Redis lets nothing expire.
+    pub(crate) fn encode(&self, shas: &Shas, out: &mut Vec<u8>) {
+        encode(&["MULTI"], out);
+        match &self.step {
+            Step::Decide(request, _) => encode(&shas.decide(&request.now_us.to_string(), &request.asks), out),
+            Step::Change(change, _) => encode(&shas.change(change), out),
+        }
+        for (key, _) in &self.written {
+            encode(&["PTTL", key], out);
+            encode(&["PERSIST", key], out);
+        }
+        encode(&["EXEC"], out);
+    }
+
+    /// Compares the answer of the script. Gives the script's to a request.
+    pub(crate) fn compare(&self, connection: &mut Connection) -> Option<Answer> {
+        for _ in 0..2 + 2 * self.written.len() {
+            connection.receive(); // OK to MULTI, QUEUED to the rest
+        }
+        let Reply::Array(replies) = connection.receive() else { panic!("EXEC answered no array") };
+        let got = match &self.step {
+            Step::Decide(request, wanted) => {
+                let got = answer(&replies[0], request);
+                assert_eq!(got, *wanted, "script (left) and model (right) differ at {:#?}", self.step);
+                Some(got)
+            }
+            Step::Change(_, done) => {
+                assert_eq!(replies[0], Reply::Integer((*done).into()), "{:#?}", self.step);
+                None
+            }
+        };
+        for ((key, ttl_ms), pair) in self.written.iter().zip(replies[1..].chunks(2)) {
+            let [Reply::Integer(pttl), persisted] = pair else { panic!("{key}: {pair:?}") };
+            let Some(ttl_ms) = ttl_ms else {
+                assert_eq!(*pttl, -2, "{key} is to be gone: {:#?}", self.step);
+                continue;
+            };
+            // Real time has passed since the write, and what the script adds up in doubles may round once.
+            let (most, least) = (*ttl_ms as i64 + 1, (ttl_ms - TTL_SLACK_MS) as i64);
+            assert!((least..=most).contains(pttl), "{key} lives {pttl} ms, not {ttl_ms}: {:#?}", self.step);
+            assert_eq!(*persisted, Reply::Integer(1), "{key} was written without a TTL");
+        }
+        got
+    }
+}
+
+// === impl Shas ===
+
+impl Shas {
+    pub(crate) fn load(mut command: impl FnMut(&[&str]) -> Reply) -> Self {
+        let [decide, settle, slot, pardon] =
+            [DECIDE, SETTLE, SLOT, PARDON].map(|text| match command(&["SCRIPT", "LOAD", text]) {
+                Reply::Bulk(Some(sha)) => String::from_utf8(sha).expect("a SHA1 in hex"),
+                refused => panic!("Redis refuses a script: {refused:?}"),
+            });
+        Self { decide, settle, slot, pardon }
+    }
+
+    /// A call of decide.lua, in the order that its header gives.
+    fn decide(&self, now: &str, asks: &[Ask]) -> Vec<String> {
+        let mut words = vec!["EVALSHA".to_owned(), self.decide.clone(), asks.len().to_string()];
+        words.extend(asks.iter().map(|ask| ask.key.clone()));
+        words.push(now.to_owned());
+        for ask in asks {
+            let flag = match (ask.shadow, ask.penalty) {
+                (false, None) => "e",
+                (false, Some(_)) => "ep",
+                (true, None) => "s",
+                (true, Some(_)) => "sp",
+            };
+            words.extend([ask.limit.tag().to_owned(), flag.to_owned(), ask.cost.to_string()]);
+            parameters(&mut words, &ask.limit);
+            if matches!(ask.limit, Limit::Concurrency(_)) {
+                words.push(ask.slot.clone());
+            }
+            penalty(&mut words, ask.penalty.as_ref());
+        }
+        words
+    }
+
+    /// A call of the script that makes this change.
+    pub(crate) fn change(&self, change: &Change) -> Vec<String> {
+        let (ask, now) = (&change.ask, change.now_us.to_string());
+        let call = |sha: &str, arguments: &[&str]| {
+            let words = ["EVALSHA", sha, "1", &ask.key].into_iter().chain(arguments.iter().copied());
+            words.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let lease_ms = match &ask.limit {
+            Limit::Concurrency(limit) => limit.lease_ms().to_string(),
+            _ => String::new(),
+        };
+        match change.kind {
+            Kind::Settle(way, tokens) => {
+                let way = if way == Settlement::Give { "give" } else { "take" };
+                let flag = if ask.penalty.is_some() { "p" } else { "" };
+                let mut words = call(&self.settle, &[&now, ask.limit.tag(), flag, way, &tokens.to_string()]);
+                parameters(&mut words, &ask.limit);
+                penalty(&mut words, ask.penalty.as_ref());
+                words
+            }
+            Kind::Release => call(&self.slot, &[&now, "release", &lease_ms, &ask.slot]),
+            Kind::Renew => call(&self.slot, &[&now, "renew", &lease_ms, &ask.slot]),
+            Kind::Pardon => call(&self.pardon, &[]),
         }
     }
 }
 
-/// A call of the script, in the order that its header gives.
-fn words(sha: &str, now: &str, asks: &[Ask]) -> Vec<String> {
-    let mut words = vec!["EVALSHA".to_owned(), sha.to_owned(), asks.len().to_string()];
-    words.extend(asks.iter().map(|ask| ask.key.clone()));
-    words.push(now.to_owned());
-    for ask in asks {
-        let (limit, refill) = (Limit::TokenBucket(ask.bucket), ask.bucket.refill());
-        words.extend([limit.tag(), if ask.shadow { "s" } else { "e" }].map(str::to_owned));
-        let numbers = [ask.cost, ask.bucket.capacity(), refill.num(), refill.den(), ask.bucket.idle_ms()];
-        words.extend(numbers.map(|number| number.to_string()));
+/// The parameters of an algorithm.
+fn parameters(words: &mut Vec<String>, limit: &Limit) {
+    match limit {
+        Limit::TokenBucket(limit) => bucket(words, limit),
+        Limit::SlidingWindow(limit) => numbers(words, &[limit.capacity(), limit.window_ms()]),
+        Limit::Concurrency(limit) => numbers(words, &[limit.capacity(), limit.lease_ms()]),
     }
-    words
 }
 
-fn answer(reply: &Reply) -> Answer {
-    let Reply::Array(items) = reply else { panic!("the script answered {reply:?}") };
+fn bucket(words: &mut Vec<String>, limit: &TokenBucket) {
+    numbers(words, &[limit.capacity(), limit.refill().num(), limit.refill().den(), limit.idle_ms()]);
+}
+
+fn penalty(words: &mut Vec<String>, penalty: Option<&Penalty>) {
+    if let Some(penalty) = penalty {
+        numbers(words, &[penalty.denials(), penalty.within_ms(), penalty.for_ms()]);
+        bucket(words, penalty.bucket());
+    }
+}
+
+fn numbers(words: &mut Vec<String>, numbers: &[u64]) {
+    words.extend(numbers.iter().map(u64::to_string));
+}
+
+fn answer(reply: &Reply, request: &Request) -> Answer {
+    let Reply::Array(items) = reply else { panic!("the script answered {reply:?} to {request:#?}") };
     let number = |reply: &Reply| match reply {
         Reply::Integer(number) => u64::try_from(*number).unwrap_or_else(|_| panic!("negative: {items:?}")),
         _ => panic!("not integers: {items:?}"),

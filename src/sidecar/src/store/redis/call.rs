@@ -1,5 +1,6 @@
 //! A check as a call of the script, and its reply as an answer.
 
+use super::arguments;
 use super::rights;
 use super::scripts::ScriptId;
 use crate::asks::{Ask, Asks};
@@ -10,8 +11,6 @@ use std::fmt;
 
 /// Values of the reply per rule.
 const PER_RULE: usize = 3;
-/// Arguments per rule.
-const ARGS_PER_RULE: usize = 7;
 /// How Redis begins to tell that a right was missing within a script: 7.0, then 6.2. Newer ones say NOPERM.
 const NO_RIGHT_IN_SCRIPT: [&str; 2] =
     ["The user executing the script can't ", "Error running script (call to f_"];
@@ -41,31 +40,34 @@ pub(super) enum Refusal {
 pub(super) fn pipeline(asks: &Asks, checks: &[usize]) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(checks.len());
     for &index in checks {
-        pipeline.add_command(command(asks, asks.check(index)));
+        pipeline.add_command(command(asks, index, asks.check(index)));
     }
     pipeline
 }
 
-/// The call of one check, by the server's clock.
-pub(super) fn command(asks: &Asks, check: &[Ask]) -> Cmd {
+/// The call of these rules, all of the check of that index or some, by the server's clock.
+pub(super) fn command(asks: &Asks, index: usize, check: &[Ask]) -> Cmd {
     let rules = check.len();
     let keys_bytes: usize = check.iter().map(|ask| asks.key(ask).len()).sum();
-    let mut command = Cmd::with_capacity(4 + rules * (1 + ARGS_PER_RULE), 64 + keys_bytes + rules * 48);
+    let mut command = Cmd::with_capacity(4 + rules * (1 + arguments::MAX), 64 + keys_bytes + rules * 48);
     command.arg("EVALSHA").arg(ScriptId::Decide.sha()).arg(rules);
     for ask in check {
         command.arg(asks.key(ask));
     }
     command.arg("");
     for ask in check {
-        let Limit::TokenBucket(bucket) = ask.limit else { continue };
-        command
-            .arg(ask.limit.tag())
-            .arg(if ask.shadow { "s" } else { "e" })
-            .arg(ask.cost)
-            .arg(bucket.capacity())
-            .arg(bucket.refill().num())
-            .arg(bucket.refill().den())
-            .arg(bucket.idle_ms());
+        let flag = match (ask.shadow, ask.penalty) {
+            (false, None) => "e",
+            (true, None) => "s",
+            (false, Some(_)) => "ep",
+            (true, Some(_)) => "sp",
+        };
+        command.arg(ask.limit.tag()).arg(flag).arg(ask.cost);
+        arguments::limit(&mut command, &ask.limit);
+        if matches!(ask.limit, Limit::Concurrency(_)) {
+            command.arg(asks.slot_of(index));
+        }
+        arguments::penalty(&mut command, ask.penalty.as_ref());
     }
     command
 }
@@ -163,33 +165,44 @@ impl fmt::Display for Refusal {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use limits::concurrency::Concurrency;
+    use limits::penalty::Penalty;
     use limits::refill::Refill;
+    use limits::sliding_window::SlidingWindow;
     use limits::token_bucket::TokenBucket;
+
+    /// The words of a command, with blanks between.
+    pub(in crate::store::redis) fn words(command: &Cmd) -> String {
+        let packed = String::from_utf8(command.get_packed_command()).unwrap();
+        let lines = packed.split("\r\n").skip(1).filter(|line| !line.starts_with('$'));
+        lines.collect::<Vec<_>>().join(" ").trim_end().to_owned()
+    }
 
     fn ints(values: &[i64]) -> Value {
         Value::Array(values.iter().copied().map(Value::Int).collect())
     }
 
     #[test]
-    fn a_call_is_keys_then_the_clock_then_seven_per_rule() {
+    fn a_call_is_keys_then_the_clock_then_what_each_rule_wants() {
         let mut asks = Asks::default();
+        let key = |key: &'static str| move |into: &mut Vec<u8>| into.extend_from_slice(key.as_bytes());
         let bucket = TokenBucket::new(100, Refill::new(1, 2).unwrap(), 0).unwrap();
-        asks.call(Limit::TokenBucket(bucket), None, 3, false, |into| into.extend_from_slice(b"a"));
-        let bucket = TokenBucket::new(7, Refill::NEVER, 60).unwrap();
-        asks.call(Limit::TokenBucket(bucket), None, 1, true, |into| into.extend_from_slice(b"b"));
+        asks.call(Limit::TokenBucket(bucket), None, 3, false, key("a"));
+        let never = TokenBucket::new(7, Refill::NEVER, 60).unwrap();
+        asks.call(Limit::TokenBucket(never), None, 1, true, key("b"));
+        let window = SlidingWindow::new(9, 60).unwrap();
+        let penalty = Penalty::new(3, 60, 20, bucket).unwrap();
+        asks.call(Limit::SlidingWindow(window), Some(penalty), 1, false, key("c"));
+        let slots = Concurrency::new(5, 10).unwrap();
+        asks.call(Limit::Concurrency(slots), None, 1, true, key("d"));
+        asks.slot(b"slot");
         assert!(asks.end_check());
-        let packed = command(&asks, asks.check(0)).get_packed_command();
-        let words: Vec<String> = String::from_utf8(packed)
-            .unwrap()
-            .split("\r\n")
-            .skip(1)
-            .filter(|line| !line.starts_with('$'))
-            .map(str::to_owned)
-            .collect();
-        let wanted = "2 a b  tb1 e 3 100 1 2 0 tb1 s 1 7 0 1 60000 ";
-        assert_eq!(words.join(" "), format!("EVALSHA {} {wanted}", ScriptId::Decide.sha()));
+        let wanted = "4 a b c d  tb1 e 3 100 1 2 0 tb1 s 1 7 0 1 60000 \
+                      sw1 ep 1 9 60000 3 60000 20000 100 1 2 0 cc1 s 1 5 10000 slot";
+        let got = words(&command(&asks, 0, asks.check(0)));
+        assert_eq!(got, format!("EVALSHA {} {wanted}", ScriptId::Decide.sha()));
     }
 
     #[test]

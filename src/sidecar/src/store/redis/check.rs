@@ -70,7 +70,7 @@ async fn probe(role: &Role, mut connection: MultiplexedConnection) -> Result<Opt
         into.extend_from_slice(probe_key(role, "tb1").as_bytes())
     });
     asks.end_check();
-    let command = call::command(&asks, asks.check(0));
+    let command = call::command(&asks, 0, asks.check(0));
     match connection.send_packed_command(&command).await {
         Ok(Value::ServerError(error)) => match (error.kind(), role) {
             (Some(ServerErrorKind::NoScript), _) => Ok(None),

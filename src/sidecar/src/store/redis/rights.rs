@@ -15,6 +15,14 @@ const ALL: &[Right] = &[
     ("+time", "TIME"),
     ("+mget", "MGET KEY"),
     ("+set", "SET KEY 0 PX 1"),
+    // For the slots of concurrency. That KEY may hold a string now does not matter: rights are looked at first.
+    ("+zscore", "ZSCORE KEY 0"),
+    ("+zcount", "ZCOUNT KEY 0 1"),
+    ("+zrangebyscore", "ZRANGEBYSCORE KEY 0 1"),
+    ("+zremrangebyscore", "ZREMRANGEBYSCORE KEY 0 1"),
+    ("+zadd", "ZADD KEY XX 0 0"),
+    ("+zrem", "ZREM KEY 0"),
+    ("+pexpire", "PEXPIRE KEY 1"),
 ];
 /// What the nodes of a cluster need besides. ASKING is for the next command alone, and that one has no key.
 const OF_NODES: &[Right] = &[("+asking", "ASKING"), ("+cluster|slots", "CLUSTER SLOTS")];

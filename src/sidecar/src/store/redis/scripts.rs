@@ -23,6 +23,12 @@ macro_rules! scripts {
 scripts! {
     /// Decides one check.
     Decide => "decide.lua",
+    /// Settles tokens.
+    Settle => "settle.lua",
+    /// Releases or renews a slot.
+    Slot => "slot.lua",
+    /// Drops a penalty.
+    Pardon => "pardon.lua",
 }
 
 /// How many scripts there are: so many `SCRIPT LOAD` a server gets when it has forgotten them.

@@ -107,10 +107,10 @@ impl<'a> Round<'a> {
     fn add(&mut self, check: usize, slot: u16, rules: Vec<usize>) {
         let all = self.asks.check(check);
         let command = if rules.len() == all.len() {
-            call::command(self.asks, all)
+            call::command(self.asks, check, all)
         } else {
             let some: Vec<Ask> = rules.iter().map(|nth| all[*nth].clone()).collect();
-            call::command(self.asks, &some)
+            call::command(self.asks, check, &some)
         };
         self.post.add(slot, command);
         self.parts.push(Part { check, rules, slot, state: State::Open });

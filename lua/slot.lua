@@ -1,0 +1,40 @@
+-- slot.lua: gives a slot of a concurrency limit back, or begins its lease anew.
+--
+-- KEYS[1]   the bucket. No other key is touched.
+-- ARGV[1]   now, in whole microseconds since the epoch; '' for the server's clock.
+-- ARGV[2]   'release' or 'renew'
+-- ARGV[3]   lease   in milliseconds, a decimal integer
+-- ARGV[4]   slot    its id
+--
+-- Returns 1, or 0 if there is no such slot to renew: what is gone is not brought back. Or an error with the code KOTA, with nothing
+-- written.
+--
+-- A slot that is released and is not there may be on its way: a tombstone stays for a lease, at which its acquire takes nothing.
+-- State: see decide.lua. The specification is limits::concurrency.
+
+local KEY, ARGV = KEYS[1], ARGV
+local what, lease, slot = ARGV[2], ARGV[3], ARGV[4]
+if #ARGV ~= 4 or what ~= 'release' and what ~= 'renew' then
+  return redis.error_reply('KOTA wants now, release or renew, a lease and a slot')
+end
+local now = ARGV[1]
+if now == '' then
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local ends = math.floor(now / 1000) + lease
+
+local score = redis.call('ZSCORE', KEY, slot)
+local held = score and score + 0 > 0 -- else a tombstone, or nothing
+if what == 'renew' then
+  if not held then
+    return 0
+  end
+  redis.call('ZADD', KEY, ends, slot)
+elseif held then
+  redis.call('ZREM', KEY, slot)
+else
+  redis.call('ZADD', KEY, -ends, slot)
+end
+redis.call('PEXPIRE', KEY, lease + 1000)
+return 1
