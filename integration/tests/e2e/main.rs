@@ -6,6 +6,7 @@ mod bodies;
 mod bootstrap;
 mod brief;
 mod bytes;
+mod clients;
 mod compose;
 mod failure;
 mod fault;
