@@ -2,7 +2,7 @@
 //! algorithm and its parameters, under a penalty, in debt, and with several rules in one request. In virtual time.
 
 use limits::concurrency::Concurrency;
-use limits::decision::{Bucket, Charge, Limit, Ruling, Verdict, decide};
+use limits::decision::{Bucket, Charge, Limit, Ruling, Verdict, admits, decide};
 use limits::penalty::Penalty;
 use limits::refill::Refill;
 use limits::settle::{Settlement, settle};
@@ -48,27 +48,28 @@ impl<'a> Client<'a> {
 
     fn ask(&mut self) -> (bool, Vec<Ruling>) {
         self.requests += 1;
-        let slot = self.requests.to_be_bytes();
-        let charge = |(rule, bucket): (&Rule, &'_ Option<Bucket>)| (*rule, bucket.clone());
-        let known: Vec<_> = self.rules.iter().zip(&self.buckets).map(charge).collect();
-        let charges: Vec<_> = known
-            .iter()
-            .map(|(rule, bucket)| Charge {
-                limit: rule.limit,
-                penalty: rule.penalty,
-                cost: rule.cost,
-                shadow: rule.shadow,
-                slot: &slot,
-                bucket: bucket.as_ref(),
-            })
-            .collect();
-        let (admitted, rulings) = decide(self.now_us, &charges);
+        let (admitted, rulings) = self.with_charges(decide);
         for (bucket, ruling) in self.buckets.iter_mut().zip(&rulings) {
             if let Some(write) = &ruling.write {
                 *bucket = Some(write.state.clone());
             }
         }
         (admitted, rulings)
+    }
+
+    /// Whether he would be admitted so many milliseconds from now.
+    fn would_pass_after(&self, wait_ms: u64) -> bool {
+        self.with_charges(|now_us, charges| admits(now_us + wait_ms * 1_000, charges))
+    }
+
+    fn with_charges<T>(&self, then: impl FnOnce(u64, &[Charge<'_>]) -> T) -> T {
+        let slot = self.requests.to_be_bytes();
+        let charge = |(rule, bucket)| {
+            let &Rule { limit, penalty, cost, shadow } = rule;
+            Charge { limit, penalty, cost, shadow, slot: &slot, bucket: Option::as_ref(bucket) }
+        };
+        let charges: Vec<_> = self.rules.iter().zip(&self.buckets).map(charge).collect();
+        then(self.now_us, &charges)
     }
 
     fn debit(&mut self, share: f64) {
@@ -88,8 +89,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Whole seconds, as the header says them: of the rule with the longest wait. `None` if waiting is of no use.
-    fn retry_after(&self, rulings: &[Ruling]) -> Option<u64> {
+    /// Milliseconds until he is admitted: of the rule with the longest wait. `None` if waiting is of no use.
+    fn wait_ms(&self, rulings: &[Ruling]) -> Option<u64> {
         let denying = || {
             let pairs = self.rules.iter().zip(rulings);
             pairs.filter(|(rule, ruling)| !rule.shadow && ruling.outcome.verdict != Verdict::Admit)
@@ -97,7 +98,7 @@ impl<'a> Client<'a> {
         if denying().any(|(_, ruling)| ruling.outcome.verdict == Verdict::Never) {
             return None;
         }
-        denying().map(|(_, ruling)| ruling.outcome.wait_ms.div_ceil(1_000).max(1)).max()
+        denying().map(|(_, ruling)| ruling.outcome.wait_ms).max()
     }
 
     /// Does what the steps say, and obeys each denial: how many there were.
@@ -113,8 +114,11 @@ impl<'a> Client<'a> {
                 Step::Ask { pause_us } => self.now_us += pause_us,
             }
             let (admitted, rulings) = self.ask();
-            let Some(seconds) = self.retry_after(&rulings).filter(|_| !admitted) else { continue };
+            let Some(wait_ms) = self.wait_ms(&rulings).filter(|_| !admitted) else { continue };
             denials += 1;
+            prop_assert!(!self.would_pass_after(wait_ms - 1), "{wait_ms} ms is too long: {rulings:?}");
+            // As the header says it: whole seconds, at least 1.
+            let seconds = wait_ms.div_ceil(1_000).max(1);
             self.now_us += seconds * 1_000_000;
             let (admitted, again) = self.ask();
             prop_assert!(admitted, "after {seconds} s still denied: {again:?}, before {rulings:?}");
