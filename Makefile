@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help tools build wasm demo test test-long fuzz bench bench-failures bench-layouts deny fmt clean
+.PHONY: help tools build wasm demo test test-long fuzz accuracy bench bench-failures bench-layouts deny fmt clean
 
 STORE ?= memory
 KOTA_PACKAGES := --workspace --exclude kota-noop
@@ -45,6 +45,9 @@ test-long: tools build ## The tests that need minutes, after those of `make test
 
 fuzz: ## Feeds the parsers what a stranger could send (needs a nightly compiler), FUZZ_SECONDS (60) for each target
 	@integration/fuzz/run.sh
+
+accuracy: ## Tries the sliding window counter against an exact log on synthetic days; writes integration/bench/accuracy.json
+	cargo run --locked -q -p kota-integration --bin accuracy
 
 bench: ## Measures side by side what Kota costs (8 minutes); writes target/bench/report.json. BENCH_SECONDS, BENCH_ROUNDS, BENCH_ONLY
 	@integration/tools.sh bench

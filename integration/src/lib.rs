@@ -1,6 +1,7 @@
 //! Kota as processes: real Envoy, real Redis, sidecars and an upstream on free ports of loopback, waited for by condition, ended in
 //! any case. A test begins with `Stack::new().redis().rules(json!([…])).start()`.
 
+pub mod accuracy;
 pub mod bench;
 pub mod bootstrap;
 pub mod certificates;
