@@ -1,11 +1,14 @@
 //! `POST /v1/decide`: a batch of checks, from bytes to bytes.
 //!
 //! The whole batch has one deadline. A decision runs detached from its request: the filter may be gone when the store answers,
-//! and what was charged then must still be accounted for.
+//! and what was charged then must still be accounted for. What else rides in a batch (slots, settled tokens) is done whether or not
+//! there is an answer in time, and before the checks of the buckets that it changes.
 
+mod extras;
 pub mod http;
 
 use crate::asks::Asks;
+use crate::changes::{Change, Changed};
 use crate::keys::{self, Keys};
 use crate::metrics::Metrics;
 use crate::store::{AnyStore, Store, all_unknown};
@@ -17,10 +20,12 @@ use limits::refill::Refill;
 use limits::sliding_window::SlidingWindow;
 use limits::token_bucket::TokenBucket;
 use protocol::batch::{self, Algorithm, Answer, Answers, Batch, Check, RuleForm, Unknown, WireError};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
 /// The most batches that are decided at once; more are shed.
 pub const BATCHES_MAX: usize = 1_024;
@@ -31,6 +36,8 @@ pub const BUDGET_MAX_MS: u32 = 60_000;
 const KEPT_BACK_MIN: Duration = Duration::from_micros(1_500);
 /// The part of a longer budget that is kept back: where seconds are allowed, a busy machine's scheduler may take more than that.
 const KEPT_BACK_PART: u32 = 10;
+/// How long changes may take: nobody waits for them, and a lost release costs a slot for a lease.
+const CHANGE_TIME: Duration = Duration::from_secs(2);
 /// The least time a batch gets, however small its budget.
 const BUDGET_MIN: Duration = Duration::from_millis(1);
 
@@ -49,6 +56,7 @@ pub struct Malformed;
 
 /// A batch turned into questions to the store.
 struct Questions {
+    changes: Vec<Change>,
     asks: Asks,
     /// Checks that this build can't decide, by their index.
     refused: Vec<usize>,
@@ -98,14 +106,53 @@ impl Decider {
 
     /// Asks the store for one answer per check, under its deadline.
     pub async fn ask(self: &Arc<Self>, asks: Asks, deadline: Instant) -> Vec<Answer> {
+        self.change_and_ask(Vec::new(), asks, deadline).await
+    }
+
+    /// Makes changes, and tells what became of each: [`Changed::Unknown`] if that is not known by the deadline.
+    pub async fn change(self: &Arc<Self>, changes: Vec<Change>, deadline: Instant) -> Vec<Changed> {
+        let unknown = vec![Changed::Unknown; changes.len()];
+        if matches!(self.store, AnyStore::Memory(_)) {
+            return self.make(&changes, deadline).await;
+        }
+        let Ok(permit) = Arc::clone(&self.batches).try_acquire_owned() else {
+            self.metrics.changes(&changes, &unknown);
+            return unknown;
+        };
+        match timeout_at(deadline, self.begin(changes, Arc::new(permit))).await {
+            Ok(Ok(changed)) => changed,
+            _ => unknown,
+        }
+    }
+
+    async fn change_and_ask(
+        self: &Arc<Self>,
+        changes: Vec<Change>,
+        asks: Asks,
+        deadline: Instant,
+    ) -> Vec<Answer> {
         let count = asks.len();
         if matches!(self.store, AnyStore::Memory(_)) {
             // Nothing is waited for: there is nothing to detach.
+            self.make(&changes, deadline).await;
             return self.decide(&asks, deadline).await;
         }
         let Ok(permit) = Arc::clone(&self.batches).try_acquire_owned() else {
+            self.metrics.changes(&changes, &vec![Changed::Unknown; changes.len()]);
             return self.undecided(count, Unknown::Shed);
         };
+        let permit = Arc::new(permit);
+        if !changes.is_empty() {
+            let first = asks.is_empty() || touches(&changes, &asks);
+            let changing = self.begin(changes, Arc::clone(&permit));
+            if first {
+                // What is late goes on by itself.
+                let _ = timeout_at(deadline, changing).await;
+            }
+        }
+        if asks.is_empty() {
+            return Vec::new();
+        }
         let decider = Arc::clone(self);
         let decided = tokio::spawn(async move {
             let answers = decider.decide(&asks, deadline).await;
@@ -113,6 +160,30 @@ impl Decider {
             answers
         });
         decided.await.unwrap_or_else(|_| self.undecided(count, Unknown::RedisError))
+    }
+
+    /// Begins to make changes, detached.
+    fn begin(
+        self: &Arc<Self>,
+        changes: Vec<Change>,
+        permit: Arc<OwnedSemaphorePermit>,
+    ) -> JoinHandle<Vec<Changed>> {
+        let decider = Arc::clone(self);
+        tokio::spawn(async move {
+            let changed = decider.make(&changes, Instant::now() + CHANGE_TIME).await;
+            drop(permit);
+            changed
+        })
+    }
+
+    /// Makes changes and counts them in one.
+    async fn make(&self, changes: &[Change], deadline: Instant) -> Vec<Changed> {
+        if changes.is_empty() {
+            return Vec::new();
+        }
+        let changed = self.store.change(changes, deadline).await;
+        self.metrics.changes(changes, &changed);
+        changed
     }
 
     /// Decides and counts in one: what was charged is counted, whether or not somebody still waits for it.
@@ -130,10 +201,11 @@ impl Decider {
     async fn answers(self: &Arc<Self>, questions: Questions, arrived: Instant) -> Vec<Answer> {
         self.metrics.batch(questions.asks.len() + questions.refused.len());
         self.metrics.unknown(Unknown::Version, questions.refused.len());
-        let mut answers = if questions.asks.is_empty() {
+        let Questions { changes, asks, budget, .. } = questions;
+        let mut answers = if asks.is_empty() && changes.is_empty() {
             Vec::new()
         } else {
-            self.ask(questions.asks, arrived + questions.budget).await
+            self.change_and_ask(changes, asks, arrived + budget).await
         };
         for index in questions.refused {
             answers.insert(index.min(answers.len()), Answer::Unknown(Unknown::Version));
@@ -146,6 +218,7 @@ impl Decider {
             return Err(Malformed);
         }
         let rules: Vec<Option<Ruled>> = batch.rules.iter().map(ruled).collect();
+        let changes = extras::changes(batch, &rules, &self.keys)?;
         let mut asks = Asks::with_capacity(batch.checks.len());
         let mut refused = Vec::new();
         let mut written = Written::default();
@@ -155,8 +228,14 @@ impl Decider {
                 refused.push(index);
             }
         }
-        Ok(Questions { asks, refused, budget: store_budget(batch.budget_ms) })
+        Ok(Questions { changes, asks, refused, budget: store_budget(batch.budget_ms) })
     }
+}
+
+/// Whether a check asks a bucket that is changed.
+fn touches(changes: &[Change], asks: &Asks) -> bool {
+    let changed: HashSet<&[u8]> = changes.iter().map(|change| change.key.as_slice()).collect();
+    asks.checks().flatten().any(|ask| changed.contains(asks.key(ask)))
 }
 
 /// How long the store may take of the milliseconds that the caller waits.

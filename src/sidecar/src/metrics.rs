@@ -1,6 +1,8 @@
 //! All metrics of the sidecar, by Prometheus' conventions, their names in one place.
 
+use crate::changes::{Change, Changed, Kind};
 use crate::store::{Status, Store};
+use limits::settle::Settlement;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -31,6 +33,11 @@ struct Inner {
     denied: Counter,
     undecided: Counter,
     unknown: [Counter; REASONS.len()],
+    released: Counter,
+    renewed: Counter,
+    given: Counter,
+    taken: Counter,
+    lost_changes: Counter,
     script_seconds: Histogram,
     batch_checks: Histogram,
     script_loads: Counter,
@@ -58,6 +65,11 @@ struct ReasonLabel {
     reason: Word,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DirectionLabel {
+    direction: Word,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Word(&'static str);
 
@@ -77,7 +89,14 @@ impl Metrics {
         let decisions = Family::<DecisionLabel, Counter>::default();
         let unknown = Family::<ReasonLabel, Counter>::default();
         let decision = |word| decisions.get_or_create_owned(&DecisionLabel { decision: Word(word) });
+        let settled = Family::<DirectionLabel, Counter>::default();
+        let direction = |word| settled.get_or_create_owned(&DirectionLabel { direction: Word(word) });
         let inner = Inner {
+            released: Counter::default(),
+            renewed: Counter::default(),
+            given: direction("give"),
+            taken: direction("take"),
+            lost_changes: Counter::default(),
             allowed: decision("allow"),
             denied: decision("deny"),
             undecided: decision("unknown"),
@@ -93,6 +112,22 @@ impl Metrics {
         };
         registry.register("decisions", "Checks by what was answered", decisions);
         registry.register("unknown", "Checks that could not be decided, by reason", unknown);
+        registry.register(
+            "slots_released",
+            "Slots of concurrency that were given back",
+            inner.released.clone(),
+        );
+        registry.register("slots_renewed", "Leases of slots that were begun anew", inner.renewed.clone());
+        registry.register(
+            "settled",
+            "Costs that were settled after the fact, by which way the tokens went",
+            settled,
+        );
+        registry.register(
+            "lost_changes",
+            "Releases, renewals and settlements of which the store did not say that they were done",
+            inner.lost_changes.clone(),
+        );
         registry.register(
             "script_seconds",
             "Time of a store call, from sending to its answer",
@@ -131,6 +166,21 @@ impl Metrics {
         }
         self.inner.allowed.inc_by(allowed);
         self.inner.denied.inc_by(denied);
+    }
+
+    /// What became of changes. A renewal that came too late, and tokens for a bucket that is full again, are none.
+    pub fn changes(&self, changes: &[Change], changed: &[Changed]) {
+        for (change, changed) in changes.iter().zip(changed) {
+            let counter = match (&change.kind, changed) {
+                (_, Changed::Unknown) => &self.inner.lost_changes,
+                (_, Changed::No) | (Kind::Pardon, _) => continue,
+                (Kind::Release { .. }, _) => &self.inner.released,
+                (Kind::Renew { .. }, _) => &self.inner.renewed,
+                (Kind::Settle { settlement: Settlement::Give, .. }, _) => &self.inner.given,
+                (Kind::Settle { settlement: Settlement::Take, .. }, _) => &self.inner.taken,
+            };
+            counter.inc();
+        }
     }
 
     /// So many checks could not be decided, for this reason.
@@ -201,6 +251,11 @@ mod tests {
             "kota_decisions_total{decision=\"unknown\"} 1",
             "kota_unknown_total{reason=\"redis_timeout\"} 1",
             "kota_unknown_total{reason=\"shed\"} 0",
+            "kota_slots_released_total 0",
+            "kota_slots_renewed_total 0",
+            "kota_settled_total{direction=\"give\"} 0",
+            "kota_settled_total{direction=\"take\"} 0",
+            "kota_lost_changes_total 0",
             "kota_script_seconds_count 0",
             "kota_batch_checks_bucket{le=\"4.0\"} 1",
             "kota_script_loads_total 1",

@@ -1,3 +1,5 @@
+mod extras;
+
 use super::*;
 use crate::store::memory::Memory;
 use protocol::batch::{Call, Outcome, Value, Verdict};
