@@ -59,6 +59,21 @@ impl Authority {
         Identity { cert: self.dir.join(format!("{name}.pem")), key: self.dir.join(format!("{name}.key")) }
     }
 
+    /// The options of a Redis that speaks TLS on `port` with this certificate; `clients`: whether it asks for theirs, `yes`, `no` or
+    /// `optional`.
+    #[must_use]
+    pub fn server_options(&self, port: u16, own: &Identity, clients: &str) -> Vec<String> {
+        let path = |path: &Path| path.display().to_string();
+        let options = [
+            ("--tls-port", port.to_string()),
+            ("--tls-cert-file", path(&own.cert)),
+            ("--tls-key-file", path(&own.key)),
+            ("--tls-ca-cert-file", path(&self.cert())),
+            ("--tls-auth-clients", clients.to_owned()),
+        ];
+        options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
+    }
+
     fn openssl(&self, arguments: &str) {
         let run = Command::new(tools::openssl()).args(arguments.split(' ')).current_dir(&self.dir).output();
         let output = run.unwrap_or_else(|e| panic!("openssl: {e}"));

@@ -49,7 +49,9 @@ impl Cluster {
         for _ in 0..primaries {
             let port = free_port();
             cluster.tls.push(port);
-            cluster.spawn(&options(port));
+            let mut options = options(port);
+            options.extend(["--tls-cluster", "yes"].map(str::to_owned));
+            cluster.spawn(&options);
         }
         cluster.join();
         cluster

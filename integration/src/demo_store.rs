@@ -1,6 +1,6 @@
 //! The demo's STORE: refused before anything starts if no sidecar would take it, and shown without its password.
 
-const ACCEPTED: &str = "want memory, redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:///PATH of a Redis";
+const ACCEPTED: &str = "want memory, redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]…][/DB], redis+cluster://…, rediss://…, rediss+cluster://… or unix:///PATH of a Redis";
 
 /// Checks what a sidecar would take as its store.
 ///
@@ -9,11 +9,9 @@ const ACCEPTED: &str = "want memory, redis://[USER:PASSWORD@]HOST[:PORT][/DB] or
 pub fn check(store: &str) -> Result<(), String> {
     let good = match store.split_once("://") {
         None => store == "memory",
-        Some(("redis", rest)) => is_redis(rest),
+        Some(("redis" | "rediss", rest)) => is_redis(rest, true),
+        Some(("redis+cluster" | "rediss+cluster", rest)) => is_redis(rest, false),
         Some(("unix" | "redis+unix", path)) => path.starts_with('/'),
-        Some(("rediss" | "valkeys" | "redis+cluster", _)) => {
-            return Err(format!("TLS and clusters are not in this version; {ACCEPTED}"));
-        }
         Some(_) => false,
     };
     if good { Ok(()) } else { Err(ACCEPTED.to_owned()) }
@@ -32,20 +30,21 @@ pub fn shown(store: &str) -> String {
     if scheme.is_empty() { place.to_owned() } else { format!("{scheme}://{place}") }
 }
 
-/// Whether it is `[user:password@]host[:port][/db]`.
-fn is_redis(rest: &str) -> bool {
+/// Whether it is `[user:password@]host[:port][,host[:port]…][/db]`; a cluster has no `db`.
+fn is_redis(rest: &str, with_db: bool) -> bool {
     let rest = rest.split('?').next().unwrap_or_default();
     let (authority, db) = rest.split_once('/').unwrap_or((rest, ""));
-    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+    let places = authority.rsplit_once('@').map_or(authority, |(_, places)| places);
+    places.split(',').all(is_place) && (db.is_empty() || with_db && db.parse::<u32>().is_ok())
+}
+
+fn is_place(place: &str) -> bool {
     let (host, port) = match place.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
         _ => (place, "6379"),
     };
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
-    !host.is_empty()
-        && host.bytes().all(fits)
-        && port.parse::<u16>().is_ok()
-        && (db.is_empty() || db.parse::<u32>().is_ok())
+    !host.is_empty() && host.bytes().all(fits) && port.parse::<u16>().is_ok()
 }
 
 #[cfg(test)]
@@ -54,15 +53,25 @@ mod tests {
 
     #[test]
     fn what_no_sidecar_takes_is_refused() {
-        for store in
-            ["memory", "redis://h", "redis://u:p@h:1/2", "redis://[::1]:6379", "redis://[::1]", "unix:///s"]
-        {
+        for store in [
+            "memory",
+            "redis://h",
+            "redis://u:p@h:1/2",
+            "redis://[::1]:6379",
+            "redis://[::1]",
+            "unix:///s",
+            "redis://u:p,q@a,b:7000/1",
+            "rediss://h",
+            "redis+cluster://a:1,b:2",
+            "rediss+cluster://u:p@a",
+        ] {
             assert_eq!(check(store), Ok(()), "{store}");
         }
         for store in [
             "",
             "memroy",
-            "rediss://h",
+            "redis://a,,b",
+            "redis+cluster://h/1",
             "redis://",
             "redis://u:p@",
             "redis://h:x",
@@ -79,6 +88,7 @@ mod tests {
         for (store, seen) in [
             ("redis://u:p@ss@h:1/2", "redis://h:1/2"),
             ("redis://:pa/ss@h", "redis://h"),
+            ("rediss+cluster://u:p@a,b", "rediss+cluster://a,b"),
             ("redis://u:p?a#s@h", "redis://h"),
             ("redis://h?pass=p", "redis://h"),
             ("unix:///s?pass=p@x", "unix:///s"),

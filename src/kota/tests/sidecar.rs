@@ -1,6 +1,8 @@
 //! `kota sidecar` as a process: its flags, its end, its log.
 
-use kota_integration::http1::{Client, Request};
+use kota_integration::certificates::Authority;
+use kota_integration::cluster::Cluster;
+use kota_integration::http1::{Answer, Client, Request};
 use kota_integration::process::Process;
 use kota_integration::wait;
 use kota_integration::workdir::{Workdir, free_port};
@@ -99,4 +101,57 @@ fn ob_03_the_password_of_the_store_is_not_logged() {
     wait::until_true("the store is known to be away", || process.log().contains("is away"));
     assert_eq!(status(port, "/readyz"), Some(200));
     assert!(!process.log().contains("s3cret"), "{}", process.log());
+}
+
+/// Flags, settings and store together: a cluster behind TLS, and a user who has what the README grants and no more.
+#[test]
+fn a_cluster_behind_tls_serves_a_user_of_least_rights() {
+    let workdir = Workdir::new();
+    let ca = Authority::new(&workdir.path().join("ca"));
+    let own = ca.sign("redis", "IP:127.0.0.1");
+    let cluster = Cluster::start_behind_tls(workdir.path(), 3, |port| ca.server_options(port, &own, "no"));
+    let rights = sidecar::store::redis::Redis::rights(true);
+    for node in cluster.nodes() {
+        let words = ["ACL", "SETUSER", "kota", "reset", "on", ">s3cret"];
+        assert_eq!(
+            node.command(&words.into_iter().chain(rights.split(' ')).collect::<Vec<_>>()).text(),
+            "OK"
+        );
+    }
+    let rules = r#"{"domain": "d", "descriptors": {"api_key": {"header": "x-api-key", "secret": true}, "tenant": {"header": "x-tenant"}}, "rules": [
+        {"id": "key", "key": ["api_key"], "algorithm": "TOKEN_BUCKET", "capacity": 3, "refillPerSecond": 0, "idleSeconds": 3600},
+        {"id": "tenant", "key": ["tenant"], "algorithm": "TOKEN_BUCKET", "capacity": 5, "refillPerSecond": 0, "idleSeconds": 3600}]}"#;
+    let rules = workdir.write("rules.json", rules);
+    let key_file = workdir.write("keys", "000102030405060708090a0b0c0d0e0f\n");
+    let store = cluster.url().replace("://", "://kota:s3cret@");
+    let flags = |ca: &Authority| {
+        let file = |path: &std::path::Path| path.display().to_string();
+        let (rules, key_file, ca) = (file(&rules), file(&key_file), file(&ca.cert()));
+        ["--store", &store, "--key-file", &key_file, "--rules", &rules, "--redis-ca", &ca, "--log", "trace"]
+            .map(str::to_owned)
+    };
+    let run = |workdir: &Workdir, ca: &Authority| {
+        start(workdir, &flags(ca).iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let (process, port) = run(&workdir, &ca);
+    wait::until_true("it is ready", || status(port, "/readyz") == Some(200));
+    let allowed = |key: &str| {
+        let body = format!(r#"{{"domain": "d", "descriptors": [{{"api_key": "{key}", "tenant": "t"}}]}}"#);
+        let request = Request::post("/v1/check").header("content-type", "application/json").body(body);
+        let answer: Answer = Client::new(port).send(&request);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.text().contains(r#""decision":"ALLOW""#)
+    };
+    // Whatever key and tenant share: three for a key, five for the tenant, and a key that is denied costs the tenant nothing.
+    let passed = ["k1"; 6].iter().chain(["k2"; 6].iter()).filter(|key| allowed(key)).count();
+    assert_eq!(passed, 5);
+    assert!(!process.log().contains("s3cret"), "{}", process.log());
+
+    let other = Workdir::new();
+    let stranger = Authority::new(&other.path().join("ca"));
+    let (process, port) = run(&other, &stranger);
+    wait::until_true("it is known to be unfit", || process.log().contains("not fit for use"));
+    let answer = Client::new(port).send(&Request::get("/readyz"));
+    assert!(answer.status == 503 && answer.text().contains("--redis-ca"), "{}", answer.text());
+    assert!(!(process.log() + &answer.text()).contains("s3cret"), "{}", process.log());
 }

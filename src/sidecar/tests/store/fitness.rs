@@ -98,9 +98,16 @@ async fn a_node_of_a_cluster_and_a_single_server_are_told_apart() {
     let cause_of = async |url: &str| cause(&begin(url).0).await;
     let told = cause_of(&server.url().replace("redis:", "redis+cluster:")).await;
     assert!(told.contains("is no node of a Redis Cluster; say redis://"), "{told}");
-    let cluster = Cluster::start(&workdir.path().join("cluster"), 1);
+    let cluster = Cluster::start(&workdir.path().join("cluster"), 2);
     let told = cause_of(&cluster.node(0).url()).await;
     assert!(told.contains("is a node of a Redis Cluster; say redis+cluster://"), "{told}");
+    // Also where neither may be asked what it is.
+    acl(cluster.node(0), &Redis::rights(true).split(' ').collect::<Vec<_>>());
+    let told = cause_of(&cluster.node(0).url().replace("://", "://kota:pw@")).await;
+    assert!(told.contains("is a node of a Redis Cluster; say redis+cluster://"), "{told}");
+    acl(&server, &Redis::rights(true).split(' ').collect::<Vec<_>>());
+    let told = cause_of(&server.url().replace("redis://", "redis+cluster://kota:pw@")).await;
+    assert!(told.contains("is no node of a Redis Cluster; say redis://"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

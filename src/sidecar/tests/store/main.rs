@@ -2,10 +2,13 @@
 
 mod ask;
 mod cluster;
+mod declared;
 mod fake;
 mod faults;
 mod fitness;
 mod load;
 mod replica;
+mod sent_on;
+mod spread;
 mod suite;
 mod tls;

@@ -1,26 +1,13 @@
 //! TLS: to one server and to a cluster, and what is said when it does not come about.
 
 use crate::ask::{admitted, all, begin_with, one, rule, until, up};
-use kota_integration::certificates::{Authority, Identity};
+use kota_integration::certificates::Authority;
 use kota_integration::cluster::Cluster;
 use kota_integration::redis::Redis as Server;
 use kota_integration::workdir::{Workdir, free_port};
 use sidecar::store::redis::{Redis, TlsFiles};
 use sidecar::store::{Status, Store};
 use std::path::Path;
-
-/// The options of a server that speaks TLS on `port`.
-fn options(port: u16, ca: &Authority, own: &Identity, clients: &str) -> Vec<String> {
-    let path = |path: &Path| path.display().to_string();
-    let words = [
-        ("--tls-port", port.to_string()),
-        ("--tls-cert-file", path(&own.cert)),
-        ("--tls-key-file", path(&own.key)),
-        ("--tls-ca-cert-file", path(&ca.cert())),
-        ("--tls-auth-clients", clients.to_owned()),
-    ];
-    words.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
-}
 
 fn trusting(ca: &Authority) -> TlsFiles {
     TlsFiles { ca: Some(ca.cert().display().to_string()), ..TlsFiles::default() }
@@ -36,7 +23,7 @@ async fn a_server_behind_tls_is_used_by_those_who_trust_its_ca() {
     let workdir = Workdir::new();
     let (ca, port) = (Authority::new(&workdir.path().join("ca")), free_port());
     let own = ca.sign("redis", "IP:127.0.0.1,DNS:localhost");
-    let server = Server::start_with(free_port(), workdir.path(), &options(port, &ca, &own, "no"));
+    let server = Server::start_with(free_port(), workdir.path(), &ca.server_options(port, &own, "no"));
     for host in ["127.0.0.1", "localhost"] {
         let (store, _) = begin_with(&format!("rediss://{host}:{port}"), &trusting(&ca));
         up(&store).await;
@@ -63,7 +50,7 @@ async fn a_certificate_for_another_name_is_refused() {
     let workdir = Workdir::new();
     let (ca, port) = (Authority::new(&workdir.path().join("ca")), free_port());
     let own = ca.sign("redis", "DNS:redis.example");
-    let _server = Server::start_with(free_port(), workdir.path(), &options(port, &ca, &own, "no"));
+    let _server = Server::start_with(free_port(), workdir.path(), &ca.server_options(port, &own, "no"));
     let cause = cause(&begin_with(&format!("rediss://127.0.0.1:{port}"), &trusting(&ca)).0).await;
     assert!(
         cause.contains("not valid for name") && cause.contains("a name that its certificate bears"),
@@ -76,7 +63,7 @@ async fn a_server_that_wants_a_certificate_of_ours_gets_it() {
     let workdir = Workdir::new();
     let (ca, port) = (Authority::new(&workdir.path().join("ca")), free_port());
     let own = ca.sign("redis", "IP:127.0.0.1");
-    let _server = Server::start_with(free_port(), workdir.path(), &options(port, &ca, &own, "yes"));
+    let _server = Server::start_with(free_port(), workdir.path(), &ca.server_options(port, &own, "yes"));
     let url = format!("rediss://127.0.0.1:{port}");
     let cause = cause(&begin_with(&url, &trusting(&ca)).0).await;
     assert!(cause.contains("--redis-cert"), "{cause}");
@@ -93,11 +80,7 @@ async fn a_cluster_behind_tls_is_found_by_any_of_its_nodes() {
     let workdir = Workdir::new();
     let ca = Authority::new(&workdir.path().join("ca"));
     let own = ca.sign("redis", "IP:127.0.0.1");
-    let cluster = Cluster::start_behind_tls(workdir.path(), 3, |port| {
-        let mut options = options(port, &ca, &own, "no");
-        options.extend(["--tls-cluster", "yes"].map(str::to_owned));
-        options
-    });
+    let cluster = Cluster::start_behind_tls(workdir.path(), 3, |port| ca.server_options(port, &own, "no"));
     let (store, metrics) = begin_with(&cluster.url(), &trusting(&ca));
     up(&store).await;
     let checks: Vec<_> = (0..60).map(|i| vec![rule(format!("{{k{i}}}"), 1)]).collect();

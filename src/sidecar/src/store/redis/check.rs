@@ -23,6 +23,9 @@ use std::sync::atomic::Ordering;
 const OLDEST: (u32, u32) = (6, 2);
 /// So many tags are tried for one in a given slot: all 16,384 are hit long before.
 const TAGS_MAX: u32 = 1_000_000;
+const A_NODE: &str = "is a node of a Redis Cluster; say redis+cluster:// (or rediss+cluster://)";
+/// Why what was to be a cluster is none.
+pub(super) const NO_NODE: &str = "is no node of a Redis Cluster; say redis:// (or rediss://)";
 /// The last step.
 const CALL: &str = "EVALSHA of the script, on keys rl:*";
 
@@ -76,6 +79,7 @@ async fn probe(role: &Role, mut connection: MultiplexedConnection) -> Result<Opt
             (Some(ServerErrorKind::NoScript), _) => Ok(None),
             // The slot is not its own any more, or not yet. It may have others, and rights are looked at before.
             (Some(ServerErrorKind::Moved | ServerErrorKind::Ask), Role::Node(_)) => Ok(Some(())),
+            (Some(ServerErrorKind::Moved | ServerErrorKind::Ask), _) => Err(unfit(A_NODE)),
             (Some(ServerErrorKind::ReadOnly), Role::Primary) => Err(Status::Away("is a replica".to_owned())),
             (Some(ServerErrorKind::ReadOnly), _) => {
                 Err(unfit("is a replica (READONLY); name the primary, or all of them: redis://HOST,HOST"))
@@ -124,12 +128,8 @@ async fn version(role: &Role, mut connection: MultiplexedConnection) -> Result<(
         _ => {}
     }
     match (told("redis_mode:"), role) {
-        (Some("cluster"), Role::Alone | Role::Primary) => Err(Status::Unfit(
-            "is a node of a Redis Cluster; say redis+cluster:// (or rediss+cluster://)".to_owned(),
-        )),
-        (Some("standalone" | "sentinel"), Role::Node(_)) => {
-            Err(Status::Unfit("is no node of a Redis Cluster; say redis:// (or rediss://)".to_owned()))
-        }
+        (Some("cluster"), Role::Alone | Role::Primary) => Err(Status::Unfit(A_NODE.to_owned())),
+        (Some("standalone" | "sentinel"), Role::Node(_)) => Err(Status::Unfit(NO_NODE.to_owned())),
         _ => Ok(()),
     }
 }

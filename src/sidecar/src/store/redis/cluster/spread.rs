@@ -272,5 +272,6 @@ fn uncharged(outcome: &Outcome, ask: &Ask) -> Outcome {
     if outcome.verdict != Verdict::Admit {
         return *outcome;
     }
-    Outcome { left: outcome.left.saturating_add(ask.cost), wait_ms: 0, ..*outcome }
+    let taken = if matches!(ask.limit, Limit::Concurrency(_)) { 1 } else { ask.cost };
+    Outcome { left: outcome.left.saturating_add(taken), wait_ms: 0, ..*outcome }
 }

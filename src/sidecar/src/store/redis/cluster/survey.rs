@@ -77,9 +77,7 @@ async fn of_seed(inner: &Inner, seed: &Place) -> Result<Vec<Range>, Status> {
     let mut connection = inner.door.open(seed).await?;
     let reply: Result<Value, RedisError> = command().query_async(&mut connection).await;
     let reply = reply.map_err(|error| match error.to_string() {
-        text if text.contains("cluster support disabled") => {
-            Status::Unfit("is no node of a Redis Cluster; say redis:// (or rediss://)".to_owned())
-        }
+        text if text.contains("cluster support disabled") => Status::Unfit(check::NO_NODE.to_owned()),
         _ => check::status("CLUSTER SLOTS", &error),
     })?;
     match ranges(reply, seed) {
