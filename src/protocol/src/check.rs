@@ -1,4 +1,5 @@
-//! `POST /v1/check`: one decision for whoever is not the filter, in JSON.
+//! `POST /v1/check`: one decision for whoever is not the filter, in JSON. `/v1/release` and `/v1/renew` take the same descriptors with the
+//! slot that a check gave, `/v1/pardon` takes the descriptors alone.
 //!
 //! ```json
 //! {"domain": "public-api", "descriptors": [{"api_key": "k_123", "plan": "gold"}, {"route": "POST /orders"}], "cost": 1}
@@ -6,7 +7,7 @@
 //! ```
 
 use crate::json::fault::{Fault, excerpt, near_miss};
-use crate::json::spot::{Notes, Spot};
+use crate::json::spot::{Fields, Notes, Spot};
 use crate::json::tree::Node;
 use limits::descriptor::{DESCRIPTORS_MAX, DescriptorId, Descriptors};
 use limits::token_bucket::CAPACITY_MAX;
@@ -20,13 +21,42 @@ const MAPS_MAX: usize = 16;
 /// The longest value, in bytes.
 const VALUE_BYTES_MAX: usize = 8 * 1024;
 
+/// The length of a slot's name: base64url of 16 bytes.
+const SLOT_CHARS: usize = 22;
+
+/// Values by descriptor, each descriptor once. An empty value is as good as none.
+pub type Values = Vec<(DescriptorId, String)>;
+
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The values by descriptor, each descriptor once. An empty value is as good as none.
-    pub values: Vec<(DescriptorId, String)>,
+    /// Whom and what it is about.
+    pub values: Values,
     /// Tokens, 0 to [`CAPACITY_MAX`]; without it each rule's own cost.
     pub cost: Option<u64>,
+}
+
+/// What is said of a slot that a check gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Those of the check.
+    pub values: Values,
+    /// The slot's name: 22 characters of base64url.
+    pub slot: String,
+}
+
+/// Who is pardoned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pardon {
+    /// Those of the checks that were denied.
+    pub values: Values,
+}
+
+/// What a pardon came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pardoned<'a> {
+    /// The ids of the rules that had denials to forget.
+    pub pardoned: Vec<&'a str>,
 }
 
 /// What is answered.
@@ -41,6 +71,12 @@ pub struct Answer<'a> {
     pub retry_after_ms: Option<u64>,
     /// The nearest rule: when allowed the one with the least left, when denied the one with the longest wait. Null where none applies.
     pub matched_rule: Option<&'a str>,
+    /// The slot that the request holds, to be named in `/v1/release`; where a rule limits what runs at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot: Option<String>,
+    /// Milliseconds after which the slot is free again unless it is renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
 }
 
 /// Whether a request may go on.
@@ -61,15 +97,48 @@ impl Request {
     /// # Errors
     /// All its faults, by their paths. They quote names, never values.
     pub fn parse(json: &[u8], domain: &str, known: &Descriptors) -> Result<Self, Vec<Fault>> {
-        let whole = |message: String| vec![Fault { path: "$".to_owned(), message }];
-        if json.len() > BYTES_MAX {
-            return Err(whole(format!("is {} bytes long, at most {BYTES_MAX} are allowed", json.len())));
-        }
-        let node = Node::parse(json).map_err(whole)?;
-        let notes = Notes::new(|_, _| false, |_, _| true);
-        let request = read(&Spot::root(&node, &notes), domain, known);
-        let (faults, _) = notes.into_parts();
-        request.filter(|_| faults.is_empty()).ok_or(faults)
+        let cost = |fields: &Fields<'_>| match fields.get("cost") {
+            None => Some(None),
+            Some(spot) => spot.whole(0..=CAPACITY_MAX, "").map(Some),
+        };
+        let (values, cost) = read(json, domain, known, &["domain", "descriptors", "cost"], cost)?;
+        Ok(Self { values, cost })
+    }
+}
+
+// === impl Holding ===
+
+impl Holding {
+    /// Reads what is said of a slot, to the rules of `domain`.
+    ///
+    /// # Errors
+    /// As [`Request::parse`].
+    pub fn parse(json: &[u8], domain: &str, known: &Descriptors) -> Result<Self, Vec<Fault>> {
+        let (values, slot) = read(json, domain, known, &["domain", "descriptors", "slot"], slot)?;
+        Ok(Self { values, slot })
+    }
+}
+
+// === impl Pardon ===
+
+impl Pardon {
+    /// Reads who is pardoned, to the rules of `domain`.
+    ///
+    /// # Errors
+    /// As [`Request::parse`].
+    pub fn parse(json: &[u8], domain: &str, known: &Descriptors) -> Result<Self, Vec<Fault>> {
+        let (values, ()) = read(json, domain, known, &["domain", "descriptors"], |_| Some(()))?;
+        Ok(Self { values })
+    }
+}
+
+// === impl Pardoned ===
+
+impl Pardoned<'_> {
+    /// The JSON body; empty only if it could not be written, which nothing can cause.
+    #[must_use]
+    pub fn to_body(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
     }
 }
 
@@ -83,14 +152,39 @@ impl Answer<'_> {
     }
 }
 
-fn read(spot: &Spot<'_>, domain: &str, known: &Descriptors) -> Option<Request> {
-    let fields = spot.fields("check", &["domain", "descriptors", "cost"])?;
+/// Reads an object of these fields: its descriptors, and what `rest` makes of the others.
+fn read<T>(
+    json: &[u8],
+    domain: &str,
+    known: &Descriptors,
+    fields: &[&str],
+    rest: impl FnOnce(&Fields<'_>) -> Option<T>,
+) -> Result<(Values, T), Vec<Fault>> {
+    let whole = |message: String| vec![Fault { path: "$".to_owned(), message }];
+    if json.len() > BYTES_MAX {
+        return Err(whole(format!("is {} bytes long, at most {BYTES_MAX} are allowed", json.len())));
+    }
+    let node = Node::parse(json).map_err(whole)?;
+    let notes = Notes::new(|_, _| false, |_, _| true);
+    let spot = Spot::root(&node, &notes);
+    let read = spot.fields("check", fields).and_then(|fields| {
+        check_domain(&fields, domain);
+        let rest = rest(&fields);
+        values(&fields, known).zip(rest)
+    });
+    let (faults, _) = notes.into_parts();
+    read.filter(|_| faults.is_empty()).ok_or(faults)
+}
+
+fn check_domain(fields: &Fields<'_>, domain: &str) {
     if let Some(spot) = fields.get("domain")
         && spot.text(VALUE_BYTES_MAX).is_some_and(|asked| asked != domain)
     {
         spot.fault(format_args!("no such domain; the rules are those of \"{domain}\""));
     }
-    let cost = fields.get("cost").map(|spot| spot.whole(0..=CAPACITY_MAX, ""));
+}
+
+fn values(fields: &Fields<'_>, known: &Descriptors) -> Option<Values> {
     let maps = fields.need("descriptors", ", want a list of objects")?;
     let mut values = Vec::new();
     maps.each(maps.list(MAPS_MAX)?, |_, map| {
@@ -101,7 +195,18 @@ fn read(spot: &Spot<'_>, domain: &str, known: &Descriptors) -> Option<Request> {
             }
         }
     });
-    Some(Request { values, cost: cost.flatten() })
+    Some(values)
+}
+
+fn slot(fields: &Fields<'_>) -> Option<String> {
+    let spot = fields.need("slot", ", want the one that /v1/check answered")?;
+    let text = spot.text(VALUE_BYTES_MAX)?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if text.len() != SLOT_CHARS || !text.bytes().all(plain) {
+        spot.fault("is no slot, want the one that /v1/check answered");
+        return None;
+    }
+    Some(text.to_owned())
 }
 
 fn descriptor(name: &str, spot: &Spot<'_>, known: &Descriptors) -> Option<DescriptorId> {
@@ -204,6 +309,8 @@ mod tests {
             remaining: Some(0),
             retry_after_ms: Some(200),
             matched_rule: Some("r"),
+            slot: None,
+            lease_ms: None,
         };
         assert_eq!(
             denied.to_body(),
@@ -214,10 +321,42 @@ mod tests {
             remaining: None,
             retry_after_ms: Some(0),
             matched_rule: None,
+            slot: Some("AAECAwQFBgcICQoLDA0ODw".to_owned()),
+            lease_ms: Some(10_000),
         };
         assert_eq!(
             free.to_body(),
-            r#"{"decision":"ALLOW","remaining":null,"retryAfterMs":0,"matchedRule":null}"#
+            r#"{"decision":"ALLOW","remaining":null,"retryAfterMs":0,"matchedRule":null,"slot":"AAECAwQFBgcICQoLDA0ODw","leaseMs":10000}"#
         );
+    }
+
+    #[test]
+    fn a_slot_is_named_as_it_was_answered() {
+        let said = |json: &str| {
+            Holding::parse(json.as_bytes(), "public-api", &known())
+                .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let slot = "AAECAwQFBgcICQoLDA0ODw";
+        let holding =
+            said(&format!(r#"{{"descriptors": [{{"ip": "1.2.3.4"}}], "slot": "{slot}"}}"#)).unwrap();
+        assert_eq!((holding.values.len(), &*holding.slot), (1, slot));
+        for (json, fault) in [
+            (r#"{"descriptors": []}"#, "$.slot: is missing, want the one that /v1/check answered"),
+            (
+                r#"{"descriptors": [], "slot": "AAEC"}"#,
+                "$.slot: is no slot, want the one that /v1/check answered",
+            ),
+            (
+                r#"{"descriptors": [], "slot": "AAECAwQFBgcICQoLDA0O=="}"#,
+                "$.slot: is no slot, want the one that /v1/check answered",
+            ),
+            (r#"{"descriptors": [], "slot": 7}"#, "$.slot: want a text, not a number"),
+            (r#"{"slot": "AAECAwQFBgcICQoLDA0ODw"}"#, "$.descriptors: is missing, want a list of objects"),
+        ] {
+            assert_eq!(said(json), Err(vec![fault.to_owned()]), "{json}");
+        }
+        let cost = Pardon::parse(br#"{"descriptors": [], "cost": 1}"#, "public-api", &known()).unwrap_err();
+        assert_eq!(cost[0].to_string(), r#"$.cost: unknown field, want one of "domain", "descriptors""#);
+        assert_eq!(Pardoned { pardoned: vec!["a"] }.to_body(), r#"{"pardoned":["a"]}"#);
     }
 }

@@ -1,6 +1,10 @@
-//! The second listener, for everybody but the filter: health, metrics, and `POST /v1/check`.
+//! The second listener, for everybody but the filter: health, metrics, `POST /v1/check` and what follows from it: `/v1/release`,
+//! `/v1/renew`, `/v1/pardon`.
 
+mod applying;
+mod changes;
 mod check;
+mod slot;
 
 use crate::decide::Decider;
 use crate::decide::http::read_body;
@@ -13,7 +17,7 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use protocol::check::BYTES_MAX;
-use protocol::config::Config;
+use protocol::config::{Config, Fault};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -45,19 +49,22 @@ impl Api {
 
     async fn route(&self, request: Request<Incoming>) -> Answer {
         match (request.method(), request.uri().path()) {
-            (&Method::POST, "/v1/check") => self.check(request).await,
+            (&Method::POST, "/v1/check" | "/v1/release" | "/v1/renew" | "/v1/pardon") => {
+                self.about_buckets(request).await
+            }
             (&Method::GET, "/healthz") => whole(StatusCode::OK, "text/plain", "ok\n"),
             (&Method::GET, "/readyz") => self.ready(),
             (&Method::GET, "/metrics") => {
                 whole(StatusCode::OK, OPEN_METRICS, self.metrics.render(self.decider.store()))
             }
-            _ => {
-                problem(StatusCode::NOT_FOUND, "served here: POST /v1/check, GET /metrics, /healthz, /readyz")
-            }
+            _ => problem(
+                StatusCode::NOT_FOUND,
+                "served here: POST /v1/check, /v1/release, /v1/renew, /v1/pardon, GET /metrics, /healthz, /readyz",
+            ),
         }
     }
 
-    async fn check(&self, request: Request<Incoming>) -> Answer {
+    async fn about_buckets(&self, request: Request<Incoming>) -> Answer {
         let Some(config) = &self.config else {
             return problem(
                 StatusCode::NOT_IMPLEMENTED,
@@ -70,9 +77,16 @@ impl Api {
                 "the body has to be JSON and to say so: send the header `content-type: application/json`",
             );
         }
-        match read_body(request.into_body(), BYTES_MAX).await {
-            Ok(body) => check::check(&self.decider, config, &body).await,
-            Err(refusal) => refusal,
+        let path = request.uri().path().to_owned();
+        let body = match read_body(request.into_body(), BYTES_MAX).await {
+            Ok(body) => body,
+            Err(refusal) => return refusal,
+        };
+        match &*path {
+            "/v1/release" => slot::act(&self.decider, config, &body, slot::Act::Release).await,
+            "/v1/renew" => slot::act(&self.decider, config, &body, slot::Act::Renew).await,
+            "/v1/pardon" => changes::pardon(&self.decider, config, &body).await,
+            _ => check::check(&self.decider, config, &body).await,
         }
     }
 
@@ -105,6 +119,12 @@ impl Handler for Api {
         *request.method_mut() = Method::GET;
         without_body(self.route(request).await)
     }
+}
+
+/// The answer to a body that has faults.
+fn refused(faults: &[Fault]) -> Answer {
+    let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    problem(StatusCode::BAD_REQUEST, &lines.join("\n"))
 }
 
 /// Whether the body is declared as JSON. A browser sends that for a page of another origin only after it has asked, which is not

@@ -1,18 +1,16 @@
 //! `POST /v1/check`: one decision for whoever is not the filter, by the rules of the sidecar's own file, from the same buckets.
 
+use super::applying::{Applying, applying};
+use super::{changes, slot};
 use crate::asks::Asks;
 use crate::decide::Decider;
-use crate::keys;
-use crate::problem::{self, problem, whole};
+use crate::problem::{self, whole};
 use hyper::StatusCode;
-use limits::descriptor::Descriptors;
-use limits::key::{Key, Parts};
-use limits::request::Given;
+use limits::decision::Limit;
 use limits::rule::{Mode, Rule};
 use protocol::batch::{Answer, Outcome, Verdict};
 use protocol::check::{self, Decision};
 use protocol::config::Config;
-use protocol::value::bound;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -21,98 +19,87 @@ use tokio::time::Instant;
 const CHECK_TIME: Duration = Duration::from_secs(1);
 const JSON: &str = "application/json";
 
-/// What a request comes to before the store is asked.
-enum Plan<'r> {
-    /// A rule denies whoever lacks a part of its key.
-    Denied(&'r Rule),
-    /// The store has to say; these are the rules it is asked about.
-    Ask(Asks, Vec<&'r Rule>),
-}
-
-/// Answers a check.
+/// Answers a check. A cost that the request does not say is the rule's own; one that a header, a body or a response would tell is its
+/// default, since there is none of these here.
 pub(super) async fn check(decider: &Arc<Decider>, config: &Config, body: &[u8]) -> problem::Answer {
     let request = match check::Request::parse(body, &config.domain, config.rules.descriptors()) {
         Ok(request) => request,
-        Err(faults) => {
-            let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
-            return problem(StatusCode::BAD_REQUEST, &lines.join("\n"));
+        Err(faults) => return super::refused(&faults),
+    };
+    let all = match applying(decider, config, &request.values) {
+        Ok(all) if all.is_empty() => {
+            return told(&Told { retry_after_ms: Some(0), ..Told::of(Decision::Allow) });
+        }
+        Ok(all) => all,
+        Err(rule) => {
+            return told(&Told { remaining: Some(0), rule: Some(rule), ..Told::of(Decision::Deny) });
         }
     };
-    let (asks, rules) = match plan(decider, config, &request) {
-        Plan::Denied(rule) => return told(Decision::Deny, Some(0), None, Some(rule)),
-        Plan::Ask(_, rules) if rules.is_empty() => return told(Decision::Allow, None, Some(0), None),
-        Plan::Ask(asks, rules) => (asks, rules),
+    let held = match held(&all) {
+        Ok(held) => held,
+        Err(error) => return undecided(&format!("the system has no randomness for a slot: {error}")),
     };
+    let asks = asks(&all, request.cost, held.as_ref());
+    let rules: Vec<&Rule> = all.iter().map(|applying| applying.rule).collect();
     match decider.ask(asks, Instant::now() + CHECK_TIME).await.into_iter().next() {
-        Some(Answer::Admitted(outcomes)) => allowed(&rules, &outcomes),
+        Some(Answer::Admitted(outcomes)) => told(&Told { held, ..allowed(&rules, &outcomes) }),
         Some(Answer::Denied(outcomes)) => denied(&rules, &outcomes),
-        Some(Answer::Unknown(reason)) => undecided(&format!("{reason:?}")),
+        Some(Answer::Unknown(reason)) => {
+            // Nobody will ever hear of a slot that may have been taken.
+            let given_back = held.map(|held| slot::changes(&all, &held.slot, slot::Act::Release));
+            if let Some(given_back) = given_back {
+                changes::change(decider, given_back).await;
+            }
+            undecided(&format!("{reason:?}"))
+        }
         None => undecided("nothing was asked"),
     }
 }
 
-fn plan<'r>(decider: &Decider, config: &'r Config, request: &check::Request) -> Plan<'r> {
-    let descriptors = config.rules.descriptors();
-    let values = request.values.iter().map(|(id, value)| (*id, value.as_bytes()));
-    let given = Given::new(descriptors, config.rules.routes(), values);
-    let mut matching = Vec::new();
-    config.rules.matching(&given, &mut matching);
-    let (mut asks, mut rules) = (Asks::with_capacity(1), Vec::new());
-    for rule in matching.into_iter().filter_map(|index| config.rules.rule(index)) {
-        match config.rules.key(rule, &given) {
-            Key::Skip => {}
-            Key::Deny if rule.mode == Mode::Shadow => {}
-            Key::Deny => return Plan::Denied(rule),
-            Key::Parts(parts) => {
-                let write = |into: &mut Vec<u8>| {
-                    write_key(into, decider, &config.domain, descriptors, rule, &parts);
-                };
-                let cost = request.cost.unwrap_or_else(|| rule.cost.before(None, None));
-                asks.call(rule.limit, rule.penalty, cost, rule.mode == Mode::Shadow, write);
-                rules.push(rule);
-            }
-        }
+/// The slot that a request would hold.
+struct Held {
+    slot: [u8; 16],
+    lease_ms: u64,
+}
+
+/// What is answered.
+struct Told<'r> {
+    decision: Decision,
+    remaining: Option<u64>,
+    retry_after_ms: Option<u64>,
+    rule: Option<&'r Rule>,
+    held: Option<Held>,
+}
+
+/// A slot, where one of the rules limits what runs at once; its lease is the shortest of theirs.
+fn held(all: &[Applying<'_>]) -> Result<Option<Held>, getrandom::Error> {
+    let leases = all.iter().filter_map(slot::concurrency).map(|limit| limit.lease_ms());
+    leases.min().map(|lease_ms| Ok(Held { slot: slot::new()?, lease_ms })).transpose()
+}
+
+fn asks(all: &[Applying<'_>], cost: Option<u64>, held: Option<&Held>) -> Asks {
+    let mut asks = Asks::with_capacity(1);
+    for Applying { rule, key } in all {
+        let cost = match rule.limit {
+            Limit::Concurrency(_) => 1,
+            _ => cost.unwrap_or_else(|| rule.cost.before(None, None)),
+        };
+        let shadow = rule.mode == Mode::Shadow;
+        asks.call(rule.limit, rule.penalty, cost, shadow, |into| into.extend_from_slice(key));
+    }
+    if let Some(held) = held {
+        asks.slot(&held.slot);
     }
     // Rules have ids of their own, and so do their keys.
     asks.end_check();
-    Plan::Ask(asks, rules)
-}
-
-/// The key that the filter's check of the same values has.
-fn write_key(
-    into: &mut Vec<u8>,
-    decider: &Decider,
-    domain: &str,
-    descriptors: &Descriptors,
-    rule: &Rule,
-    parts: &Parts<'_>,
-) {
-    let written: Vec<(&str, Vec<u8>)> = parts
-        .as_slice()
-        .iter()
-        .filter_map(|(id, value)| {
-            let descriptor = descriptors.get(*id)?;
-            let mut text = Vec::new();
-            let value = value.map(bound);
-            decider.keys().write_value(
-                &mut text,
-                domain,
-                &descriptor.name,
-                value.as_deref(),
-                descriptor.secret,
-            );
-            Some((&*descriptor.name, text))
-        })
-        .collect();
-    let parts = written.iter().map(|(kind, text)| (*kind, text.as_slice()));
-    keys::write_key(into, domain, &rule.id, rule.limit.tag(), parts);
+    asks
 }
 
 /// The nearest is the one with the least left.
-fn allowed(rules: &[&Rule], outcomes: &[Outcome]) -> problem::Answer {
+fn allowed<'r>(rules: &[&'r Rule], outcomes: &[Outcome]) -> Told<'r> {
     let nearest = enforcing(rules, outcomes).min_by_key(|(_, outcome)| outcome.left);
     let (rule, left) = nearest.map(|(rule, outcome)| (rule, outcome.left)).unzip();
-    told(Decision::Allow, left, Some(0), rule)
+    Told { remaining: left, retry_after_ms: Some(0), rule, ..Told::of(Decision::Allow) }
 }
 
 /// The nearest is the one with the longest wait; never is longer than any.
@@ -126,7 +113,8 @@ fn denied(rules: &[&Rule], outcomes: &[Outcome]) -> problem::Answer {
     match denying.max_by_key(|(_, outcome)| wait(outcome)) {
         Some((rule, outcome)) => {
             let retry = (outcome.verdict == Verdict::Wait).then_some(outcome.wait_ms);
-            told(Decision::Deny, Some(outcome.left), retry, Some(rule))
+            let remaining = Some(outcome.left);
+            told(&Told { remaining, retry_after_ms: retry, rule: Some(rule), ..Told::of(Decision::Deny) })
         }
         None => undecided("a denial that no rule explains"),
     }
@@ -140,18 +128,27 @@ fn enforcing<'r, 'o>(
     pairs.filter(|(rule, _)| rule.mode == Mode::Enforce)
 }
 
-fn told(
-    decision: Decision,
-    remaining: Option<u64>,
-    retry_after_ms: Option<u64>,
-    rule: Option<&Rule>,
-) -> problem::Answer {
-    let matched_rule = rule.map(|rule| &*rule.id);
-    let answer = check::Answer { decision, remaining, retry_after_ms, matched_rule };
+fn told(told: &Told<'_>) -> problem::Answer {
+    let answer = check::Answer {
+        decision: told.decision,
+        remaining: told.remaining,
+        retry_after_ms: told.retry_after_ms,
+        matched_rule: told.rule.map(|rule| &*rule.id),
+        slot: told.held.as_ref().map(|held| slot::text(&held.slot)),
+        lease_ms: told.held.as_ref().map(|held| held.lease_ms),
+    };
     whole(StatusCode::OK, JSON, answer.to_body())
 }
 
 fn undecided(reason: &str) -> problem::Answer {
     let body = protocol::problem::reduced_capacity(&format!("no decision: {reason}"));
     whole(StatusCode::SERVICE_UNAVAILABLE, protocol::problem::MEDIA_TYPE, body)
+}
+
+// === impl Told ===
+
+impl Told<'_> {
+    fn of(decision: Decision) -> Self {
+        Self { decision, remaining: None, retry_after_ms: None, rule: None, held: None }
+    }
 }

@@ -6,3 +6,4 @@ mod front;
 mod ready;
 mod secrets;
 mod server;
+mod slots;

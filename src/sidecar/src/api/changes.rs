@@ -1,0 +1,53 @@
+//! Changes of buckets for whoever is not the filter, and `POST /v1/pardon`.
+
+use super::applying::applying;
+use crate::changes::{Change, Changed, Kind};
+use crate::decide::Decider;
+use crate::problem::{self, problem, whole};
+use crate::store::Store;
+use hyper::StatusCode;
+use protocol::check::{Pardon, Pardoned};
+use protocol::config::Config;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a change may take. Its caller waits by a clock of its own.
+const CHANGE_TIME: Duration = Duration::from_secs(1);
+
+/// What became of each; detached, so that what was begun is finished though nobody waits for it any more.
+pub(super) async fn change(decider: &Arc<Decider>, changes: Vec<Change>) -> Vec<Changed> {
+    let (decider, count) = (Arc::clone(decider), changes.len());
+    let done =
+        tokio::spawn(async move { decider.store().change(&changes, Instant::now() + CHANGE_TIME).await });
+    done.await.unwrap_or_else(|_| vec![Changed::Unknown; count])
+}
+
+/// Drops denials and penalties of a client under all of its rules that have a penalty.
+pub(super) async fn pardon(decider: &Arc<Decider>, config: &Config, body: &[u8]) -> problem::Answer {
+    let pardon = match Pardon::parse(body, &config.domain, config.rules.descriptors()) {
+        Ok(pardon) => pardon,
+        Err(faults) => return super::refused(&faults),
+    };
+    let mut all = match applying(decider, config, &pardon.values) {
+        Ok(all) => all,
+        Err(rule) => {
+            let detail =
+                format!("the rule {} can't tell who is meant: a part of its key is missing", rule.id);
+            return problem(StatusCode::BAD_REQUEST, &detail);
+        }
+    };
+    all.retain(|applying| applying.rule.penalty.is_some());
+    let changes =
+        all.iter().map(|applying| Change { key: applying.key.clone(), kind: Kind::Pardon }).collect();
+    let changed = change(decider, changes).await;
+    if changed.contains(&Changed::Unknown) {
+        return problem(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the store did not say in time whether it was done; it is safe to try again",
+        );
+    }
+    let done = all.iter().zip(changed).filter(|(_, changed)| *changed == Changed::Yes);
+    let answer = Pardoned { pardoned: done.map(|(applying, _)| &*applying.rule.id).collect() };
+    whole(StatusCode::OK, "application/json", answer.to_body())
+}
