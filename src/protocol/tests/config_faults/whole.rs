@@ -20,8 +20,15 @@ fn ca_05_every_bad_field_is_listed_by_its_path() {
              "key": ["client", "client", "pln", "nothing-like-it"],
              "match": {"ip": {"cidr": "10.0.0.0/33"}, "method": ["get", "FOO"], "plan": [], "path": 7}},
             {"id": "a", "algorithm": "TOKEN_BUCKET", "capacity": 1, "refillPerSecond": 1, "onMissingKey": "ALLOW"},
-            7
-        ]
+            7,
+            {"id": "w", "algorithm": "SLIDING_WINDOW", "capacity": 0, "windowSeconds": 0, "group": "A", "priority": -1,
+             "penalty": {"denials": 0, "withinSeconds": 0, "forSeconds": "10", "capacity": 1e308, "refillPerSecond": -1}},
+            {"id": "c", "algorithm": "CONCURRENCY", "capacity": 100001, "leaseSeconds": 0, "cost": 2},
+            {"id": "v", "algorithm": "TOKEN_BUCKET", "capacity": 5, "refillPerSecond": 1,
+             "cost": {"body": 0, "default": 9, "max": 6}}
+        ],
+        "exemptions": ["healthz", {"cidr": "10.0.0.0/33"}, {}],
+        "corsPreflight": {"capacity": 0, "refillPerSecond": 0}
     }"#;
     let found = faults(json);
     let paths: Vec<&str> = found.iter().map(|fault| fault.split_once(": ").unwrap().0).collect();
@@ -64,6 +71,25 @@ fn ca_05_every_bad_field_is_listed_by_its_path() {
         "$.rules[2].id",
         "$.rules[2].onMissingKey",
         "$.rules[3]",
+        "$.rules[4].capacity",
+        "$.rules[4].windowSeconds",
+        "$.rules[4].group",
+        "$.rules[4].priority",
+        "$.rules[4].penalty.denials",
+        "$.rules[4].penalty.withinSeconds",
+        "$.rules[4].penalty.forSeconds",
+        "$.rules[4].penalty.capacity",
+        "$.rules[4].penalty.refillPerSecond",
+        "$.rules[5].capacity",
+        "$.rules[5].leaseSeconds",
+        "$.rules[5].cost",
+        "$.rules[6].cost.body",
+        "$.rules[6].cost.default",
+        "$.rules[6].cost.max",
+        "$.exemptions[0]",
+        "$.exemptions[1].cidr",
+        "$.exemptions[2]",
+        "$.corsPreflight.capacity",
     ];
     let mut sorted = (paths.clone(), wanted.to_vec());
     sorted.0.sort_unstable();
