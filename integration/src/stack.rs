@@ -20,6 +20,7 @@ pub struct Stack {
     redis: bool,
     redis_socket: bool,
     redis_faults: bool,
+    store: Option<String>,
     sidecars: usize,
     sidecar_faults: bool,
     sidecar_flags: Vec<String>,
@@ -75,6 +76,7 @@ impl Stack {
             redis: false,
             redis_socket: false,
             redis_faults: false,
+            store: None,
             sidecars: 1,
             sidecar_faults: false,
             sidecar_flags: Vec::new(),
@@ -111,6 +113,13 @@ impl Stack {
     pub fn redis_faults(mut self) -> Self {
         self.redis = true;
         self.redis_faults = true;
+        self
+    }
+
+    /// The sidecars share a store that the test has started, such as a cluster.
+    #[must_use]
+    pub fn store(mut self, url: String) -> Self {
+        self.store = Some(url);
         self
     }
 
@@ -235,9 +244,9 @@ impl Stack {
             (Some(proxy), _) => format!("redis://127.0.0.1:{}", tcp_port(proxy.front())),
             (None, Some(redis)) if self.redis_socket => redis.socket_url(),
             (None, Some(redis)) => redis.url(),
-            (None, None) => "memory".to_owned(),
+            (None, None) => self.store.clone().unwrap_or_else(|| "memory".to_owned()),
         };
-        let key_file = self.redis.then(|| dir.write("kota.keys", &format!("{}\n", "0f".repeat(32))));
+        let key_file = (store != "memory").then(|| dir.write("kota.keys", &format!("{}\n", "0f".repeat(32))));
         let sidecars: Vec<_> =
             (0..self.sidecars).map(|i| self.start_sidecar(i, &store, key_file.clone(), &dir)).collect();
         let sidecar_faults: Vec<_> = if self.sidecar_faults {

@@ -7,6 +7,7 @@ mod bootstrap;
 mod brief;
 mod bytes;
 mod clients;
+mod cluster;
 mod compose;
 mod failure;
 mod fault;

@@ -141,6 +141,9 @@ impl One {
 
     async fn change(&self, changes: &[Change], deadline: Instant) -> Vec<Changed> {
         let mut changed = vec![Changed::Unknown; changes.len()];
+        if changes.is_empty() {
+            return changed;
+        }
         let mut calls = Pipeline::with_capacity(changes.len());
         changes.iter().for_each(|one| _ = calls.add_command(change::command(one)));
         let told = |place: usize, reply| changed[place] = change::answer(reply);

@@ -2,35 +2,56 @@
 
 use kota_integration::redis::Redis as Server;
 use kota_integration::wait;
+use limits::concurrency::Concurrency;
 use limits::decision::Limit;
 use limits::refill::Refill;
+use limits::sliding_window::SlidingWindow;
 use limits::token_bucket::TokenBucket;
 use protocol::batch::{Answer, Outcome, Unknown};
 use sidecar::asks::Asks;
 use sidecar::metrics::Metrics;
 use sidecar::store::redis::{Redis, Target, TlsFiles};
 use sidecar::store::{Status, Store};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// How many slots have been asked for.
+static SLOTS: AtomicU64 = AtomicU64::new(0);
 
 /// One rule of a check.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
-    key: String,
-    capacity: u64,
-    refill: Refill,
+    pub(crate) key: String,
+    pub(crate) limit: Limit,
     cost: u64,
     shadow: bool,
 }
 
 /// A bucket that gets a token in 1,000 s: during a test, none.
 pub(crate) fn rule(key: impl Into<String>, capacity: u64) -> Rule {
-    Rule { key: key.into(), capacity, refill: Refill::new(1, 1_000).unwrap(), cost: 1, shadow: false }
+    Rule { key: key.into(), limit: bucket(capacity, 1, 1_000), cost: 1, shadow: false }
+}
+
+fn bucket(capacity: u64, tokens: u64, seconds: u64) -> Limit {
+    Limit::TokenBucket(TokenBucket::new(capacity, Refill::new(tokens, seconds).unwrap(), 0).unwrap())
 }
 
 impl Rule {
     pub(crate) fn per_second(mut self, tokens: u64) -> Self {
-        self.refill = Refill::new(tokens, 1).unwrap();
+        self.limit = bucket(self.limit.capacity(), tokens, 1);
+        self
+    }
+
+    /// The same capacity per 31 days: no test sees the end of two of them.
+    pub(crate) fn window(mut self) -> Self {
+        self.limit = Limit::SlidingWindow(SlidingWindow::new(self.limit.capacity(), 2_678_400).unwrap());
+        self
+    }
+
+    /// The same capacity at once, on leases of an hour. Each check has a slot of its own.
+    pub(crate) fn slots(mut self) -> Self {
+        self.limit = Limit::Concurrency(Concurrency::new(self.limit.capacity(), 3_600).unwrap());
         self
     }
 
@@ -49,14 +70,28 @@ impl Rule {
 pub(crate) fn asks<'a>(checks: impl IntoIterator<Item = &'a [Rule]>) -> Asks {
     let mut asks = Asks::default();
     for check in checks {
-        for rule in check {
-            let bucket = TokenBucket::new(rule.capacity, rule.refill, 0).unwrap();
-            let write = |into: &mut Vec<u8>| into.extend_from_slice(rule.key.as_bytes());
-            asks.call(Limit::TokenBucket(bucket), None, rule.cost, rule.shadow, write);
-        }
-        assert!(asks.end_check());
+        let slot = format!("slot{}", SLOTS.fetch_add(1, Ordering::Relaxed));
+        add(&mut asks, check, slot.as_bytes());
     }
     asks
+}
+
+/// One check that would hold this slot.
+pub(crate) fn with_slot(check: &[Rule], slot: &[u8]) -> Asks {
+    let mut asks = Asks::default();
+    add(&mut asks, check, slot);
+    asks
+}
+
+fn add(asks: &mut Asks, check: &[Rule], slot: &[u8]) {
+    for rule in check {
+        let write = |into: &mut Vec<u8>| into.extend_from_slice(rule.key.as_bytes());
+        asks.call(rule.limit, None, rule.cost, rule.shadow, write);
+    }
+    if check.iter().any(|rule| matches!(rule.limit, Limit::Concurrency(_))) {
+        asks.slot(slot);
+    }
+    assert!(asks.end_check());
 }
 
 /// The answers to these checks, within 10 s.

@@ -3,7 +3,9 @@
 use crate::ask::{Rule, admitted, asks, begin, one, outcomes, rule, unknown, until, up};
 use crate::suite::suite;
 use kota_integration::cluster::Cluster;
+use kota_integration::redis::Reply;
 use kota_integration::workdir::Workdir;
+use limits::decision::Limit;
 use protocol::batch::{Answer, Unknown, Verdict};
 use sidecar::store::Store;
 use sidecar::store::redis::Redis;
@@ -44,11 +46,24 @@ impl Three {
         outcomes(&one(&*self.store, &[rule.cost(0)]).await)[0].left
     }
 
+    /// How many slots are held.
+    fn held(&self, rule: &Rule) -> u64 {
+        let node = self.cluster.node(self.cluster.owner(self.cluster.slot(&rule.key), 0));
+        match node.command(&["ZCARD", &rule.key]) {
+            Reply::Integer(held) => u64::try_from(held).unwrap(),
+            other => panic!("ZCARD: {other:?}"),
+        }
+    }
+
     /// Waits until so much is left in a bucket.
     async fn until_left(&self, rule: &Rule, wanted: u64) {
         let until = Instant::now() + Duration::from_secs(30);
         loop {
-            let left = self.left(rule.clone()).await;
+            let left = match rule.limit {
+                // To ask is to take one.
+                Limit::Concurrency(limit) => limit.capacity() - self.held(rule),
+                _ => self.left(rule.clone()).await,
+            };
             if left == wanted {
                 return;
             }
@@ -101,6 +116,31 @@ async fn lr_03_al_16_a_rule_is_not_charged_for_what_another_denies() {
     }
 }
 
+/// AL-16 as it was seen: one client who is throttled does not use up what is everybody's.
+#[tokio::test(flavor = "multi_thread")]
+async fn lr_03_al_16_a_throttled_client_does_not_drain_what_all_share() {
+    let three = Three::start().await;
+    for turned in [false, true] {
+        let shared = three.rule(0, &format!("all{turned}"), 10).window();
+        let passes = async |user: usize| {
+            let mut rules = vec![rule(format!("{{user{user}}}{turned}"), 1).window(), shared.clone()];
+            if turned {
+                rules.reverse();
+            }
+            admitted(&one(&*three.store, &rules).await)
+        };
+        let mut passed = 0;
+        for _ in 0..20 {
+            passed += usize::from(passes(1).await);
+        }
+        assert_eq!(passed, 1);
+        for user in 2..=10 {
+            assert!(passes(user).await, "user {user}");
+        }
+        assert!(!passes(11).await, "all ten are used");
+    }
+}
+
 /// A shadow is charged only if the request passes, and it admits itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn lr_03_a_shadow_elsewhere_denies_nobody_and_gets_its_own_back() {
@@ -115,17 +155,57 @@ async fn lr_03_a_shadow_elsewhere_denies_nobody_and_gets_its_own_back() {
     assert_eq!(three.left(rules[1].clone().cost(0)).await, 0);
 }
 
-/// Many at once, each with some of nine buckets on three primaries: never is more admitted than a bucket holds, and when all is
-/// quiet, what is gone from a bucket is what was admitted, to the token.
+/// Whatever the algorithm, and whichever of them denies.
+#[tokio::test(flavor = "multi_thread")]
+async fn lr_03_every_algorithm_gets_back_what_another_denies() {
+    let three = Three::start().await;
+    for denies in 0..3 {
+        let capacity = |nth: usize| if nth == denies { 2 } else { 10 };
+        let id = format!("d{denies}");
+        let rules = [
+            three.rule(0, &id, capacity(0)),
+            three.rule(1, &id, capacity(1)).window(),
+            three.rule(2, &id, capacity(2)).slots(),
+        ];
+        for left in [9, 8] {
+            let answer = one(&*three.store, &rules).await;
+            assert!(admitted(&answer));
+            for (nth, outcome) in outcomes(&answer).iter().enumerate().filter(|(nth, _)| *nth != denies) {
+                assert_eq!(outcome.left, left, "{:?}", rules[nth]);
+            }
+        }
+        for _ in 0..5 {
+            let answer = one(&*three.store, &rules).await;
+            assert!(!admitted(&answer));
+            for (nth, outcome) in outcomes(&answer).iter().enumerate() {
+                let verdict = if nth == denies { Verdict::Wait } else { Verdict::Admit };
+                let left = if nth == denies { 0 } else { 8 };
+                assert_eq!((outcome.verdict, outcome.left), (verdict, left), "{:?}", rules[nth]);
+            }
+        }
+        for (nth, rule) in rules.iter().enumerate() {
+            three.until_left(rule, if nth == denies { 0 } else { 8 }).await;
+        }
+    }
+}
+
+/// Many at once, each with some of nine limits of every kind on three primaries: never is more admitted than a limit allows, and
+/// when all is quiet, what is gone is what was admitted, to the token.
 #[tokio::test(flavor = "multi_thread")]
 async fn lr_03_concurrent_denials_never_admit_above_any_limit() {
     const TASKS: u64 = 16;
     const CHECKS: u64 = 120;
     const CAPACITY: u64 = 60;
     let three = Arc::new(Three::start().await);
-    let buckets: Arc<Vec<Rule>> = Arc::new(
-        (0..9).map(|nth| three.rule(nth % 3, &format!("b{nth}"), CAPACITY + 40 * (nth as u64 / 3))).collect(),
-    );
+    let limit = |nth: usize| {
+        let rule = three.rule(nth % 3, &format!("b{nth}"), CAPACITY + 40 * (nth as u64 % 2));
+        match nth / 3 {
+            0 => rule,
+            1 => rule.window(),
+            _ => rule.slots(),
+        }
+    };
+    let buckets: Arc<Vec<Rule>> = Arc::new((0..9).map(limit).collect());
     let passed: Arc<Vec<AtomicU64>> = Arc::new(buckets.iter().map(|_| AtomicU64::new(0)).collect());
     let denied = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = (0..TASKS)
@@ -156,8 +236,8 @@ async fn lr_03_concurrent_denials_never_admit_above_any_limit() {
         task.await.unwrap();
     }
     assert!(denied.load(Ordering::Relaxed) > TASKS * CHECKS / 4, "{denied:?} were denied");
-    for (nth, (bucket, passed)) in buckets.iter().zip(&*passed).enumerate() {
-        let (capacity, passed) = (CAPACITY + 40 * (nth as u64 / 3), passed.load(Ordering::Relaxed));
+    for (bucket, passed) in buckets.iter().zip(&*passed) {
+        let (capacity, passed) = (bucket.limit.capacity(), passed.load(Ordering::Relaxed));
         assert!(passed <= capacity, "{bucket:?}: {passed} of {capacity}");
         three.until_left(bucket, capacity - passed).await;
     }

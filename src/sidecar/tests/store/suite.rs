@@ -1,12 +1,16 @@
 //! What every store does, whatever it is made of.
 
-use crate::ask::{admitted, all, one, outcomes, rule, store};
+use crate::ask::{Rule, admitted, all, one, outcomes, rule, store, with_slot};
 use kota_integration::redis::Redis as Server;
 use kota_integration::workdir::Workdir;
+use limits::decision::Limit;
 use protocol::batch::{Answer, Verdict};
+use sidecar::changes::{Change, Changed, Kind};
 use sidecar::store::memory::Memory;
 use sidecar::store::{Status, Store};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory() {
@@ -29,6 +33,8 @@ pub(crate) async fn suite(store: impl Store) {
     never_is_not_later(&*store).await;
     tokens_come_back(&*store).await;
     an_edited_limit_applies_at_once(&*store).await;
+    a_window_gives_what_it_holds(&*store).await;
+    a_slot_is_held_until_it_is_released(&*store).await;
     a_batch_is_decided_in_order(&*store).await;
     two_hundred_at_once_get_fifty(&store).await;
 }
@@ -96,6 +102,43 @@ async fn an_edited_limit_applies_at_once(store: &impl Store) {
     assert!(admitted(&answer));
     assert_eq!(outcomes(&answer)[0].left, 2);
     assert!(!admitted(&one(store, &[rule("edited", 3)]).await));
+}
+
+async fn a_window_gives_what_it_holds(store: &impl Store) {
+    let check = [rule("window", 3).window()];
+    for left in (0..3).rev() {
+        let answer = one(store, &check).await;
+        assert!(admitted(&answer));
+        assert_eq!(outcomes(&answer)[0].left, left);
+    }
+    for _ in 0..3 {
+        let answer = one(store, &check).await;
+        assert!(!admitted(&answer));
+        assert!(outcomes(&answer)[0].wait_ms > 0);
+    }
+}
+
+/// A slot, of two, that somebody else's rule denies is free again.
+async fn a_slot_is_held_until_it_is_released(store: &impl Store) {
+    let (slots, bucket) = (rule("slots", 2).slots(), rule("slots-b", 1));
+    let Limit::Concurrency(limit) = slots.limit else { panic!("slots") };
+    let ask = async |id: &[u8], rules: &[Rule]| {
+        let soon = Instant::now() + Duration::from_secs(10);
+        admitted(&store.decide(&with_slot(rules, id), soon).await[0])
+    };
+    assert!(ask(b"s1", &[slots.clone(), bucket.clone()]).await);
+    assert!(!ask(b"s2", &[slots.clone(), bucket.clone()]).await);
+    assert!(ask(b"s3", std::slice::from_ref(&slots)).await);
+    assert!(!ask(b"s4", std::slice::from_ref(&slots)).await);
+    let change = |kind| [Change { key: slots.key.clone().into_bytes(), kind }];
+    let soon = Instant::now() + Duration::from_secs(10);
+    let renew = |id: &[u8]| change(Kind::Renew { limit, slot: id.into() });
+    assert_eq!(store.change(&renew(b"s1"), soon).await, [Changed::Yes]);
+    assert_eq!(store.change(&renew(b"s4"), soon).await, [Changed::No]);
+    let release = change(Kind::Release { limit, slot: b"s1"[..].into() });
+    assert_eq!(store.change(&release, soon).await, [Changed::Yes]);
+    assert!(ask(b"s5", std::slice::from_ref(&slots)).await);
+    assert!(!ask(b"s6", &[slots]).await);
 }
 
 async fn a_batch_is_decided_in_order(store: &impl Store) {
