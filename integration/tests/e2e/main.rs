@@ -16,6 +16,7 @@ mod grpc;
 mod harness;
 mod headers;
 mod istio;
+mod ledger;
 mod matching;
 mod privacy;
 mod readme;
