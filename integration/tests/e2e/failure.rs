@@ -197,12 +197,12 @@ fn we_09_what_answers_like_no_sidecar_decides_nothing() {
     let cases: Vec<(&str, &str, Reply)> = vec![
         ("somebody else's server", "garbage", unmarked(200)),
         ("a proxy's error page", "refused", unmarked(503)),
-        ("a marked answer of nonsense", "garbage", Reply::genuine([1, 0xff, 0xff, 0xff])),
+        ("a marked answer of nonsense", "garbage", Reply::genuine([VERSION, 0xff, 0xff, 0xff])),
         ("a marked answer that is empty", "garbage", Reply::genuine("")),
-        ("a newer sidecar", "version", Reply::genuine([2, 0, 0])),
+        ("a newer sidecar", "version", Reply::genuine([VERSION + 1, 0, 0])),
         ("headers only", "deadline", Reply { end: End::Never, ..Reply::genuine("") }),
-        ("half a body", "deadline", Reply { end: End::Never, ..Reply::genuine([1, 1]) }),
-        ("half a body and a reset", "refused", Reply { end: End::Reset, ..Reply::genuine([1, 1]) }),
+        ("half a body", "deadline", Reply { end: End::Never, ..Reply::genuine([VERSION, 1]) }),
+        ("half a body and a reset", "refused", Reply { end: End::Reset, ..Reply::genuine([VERSION, 1]) }),
     ];
     let socket = Endpoint::Unix(dir.path().join("decide.sock"));
     let said = Arc::new(Mutex::new(Reply::genuine("")));
