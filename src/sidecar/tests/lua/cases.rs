@@ -1,45 +1,15 @@
-//! Cases from the field, in virtual time, each through the script and the model at once.
+//! Cases of token buckets from the field, in virtual time, each through the script and the model at once.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kota_integration::redis::Reply;
 use limits::decision::Verdict::{Admit, Never, Wait};
-use limits::decision::{Bucket, Limit, State};
+use limits::decision::{Limit, State};
 use limits::refill::Refill;
 use limits::token_bucket::{CAPACITY_MAX, MICRO, TokenBucket, TokenBucketError, Used};
 
-use crate::model::{Answer, Ask, Model, Request, packed};
-use crate::script::Script;
-
-const START_US: u64 = 1_790_000_000_123_457;
-const SECOND_US: u64 = 1_000_000;
-
-/// Script and model, which must agree, with time as the test says.
-struct Both {
-    script: Script,
-    model: Model,
-}
-
-// === impl Both ===
-
-impl Both {
-    fn start() -> Self {
-        Self { script: Script::start(), model: Model::default() }
-    }
-
-    fn call(&mut self, now_us: u64, asks: &[Ask]) -> Answer {
-        let expected = [self.model.call(Request { now_us, asks: asks.to_vec() })];
-        self.script.send(&expected);
-        self.script.compare(&expected[0]).expect("an answer")
-    }
-
-    /// Puts a state into both, as if it had been written.
-    fn remember(&mut self, key: &str, state: Used) {
-        let bucket = Bucket { state: State::Used(state), strikes: None };
-        self.script.command(&[b"SET", key.as_bytes(), &packed(&bucket)]);
-        self.model.buckets.insert(key.to_owned(), bucket);
-    }
-}
+use crate::both::{Both, SECOND_US, START_US};
+use crate::model::{Answer, Ask, packed};
 
 fn bucket(capacity: u64, refill: &str) -> TokenBucket {
     let refill = Refill::from_decimal(refill).unwrap_or_else(|e| panic!("{refill}: {e}"));
@@ -127,7 +97,7 @@ fn al_07_a_wait_is_exact_where_doubles_round_it_up_or_down() {
     for (used, num, den, wait_ms) in found {
         let rule =
             TokenBucket::new(CAPACITY_MAX, Refill::new(num, den).expect("a rate"), 0).expect("a bucket");
-        both.remember("al-07", Used { micro_tokens: used, at_us: START_US });
+        both.remember("al-07", State::Used(Used { micro_tokens: used, at_us: START_US }));
         let (verdict, _, waits) = both.call(START_US, &[ask("al-07", rule, CAPACITY_MAX)]).rules[0];
         assert_eq!((verdict, waits), (Wait, wait_ms), "{used} at {num}/{den}");
         let admits = |both: &mut Both, ms| {

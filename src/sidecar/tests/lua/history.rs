@@ -12,18 +12,28 @@ const BATCH: usize = 500;
 
 #[test]
 fn script_and_model_agree_in_a_tenth_of_a_million_random_steps() {
-    run(100_000);
+    run(Script::start(), 100_000);
+}
+
+#[test]
+fn script_and_model_agree_in_a_tenth_of_a_million_random_steps_in_a_cluster() {
+    run(Script::start_in_cluster(3), 100_000);
 }
 
 #[test]
 #[ignore = "over a minute; make test runs it by name"]
 fn script_and_model_agree_in_a_million_random_steps() {
-    run(1_000_000);
+    run(Script::start(), 1_000_000);
 }
 
-fn run(steps: usize) {
+#[test]
+#[ignore = "over a minute; make test runs it by name"]
+fn script_and_model_agree_in_a_million_random_steps_in_a_cluster() {
+    run(Script::start_in_cluster(3), 1_000_000);
+}
+
+fn run(mut script: Script, steps: usize) {
     let mut history = History::new(Random::seeded());
-    let mut script = Script::start();
     let (mut of_script, mut of_model) = (Bound::default(), Bound::default());
     let mut seen = Seen::default();
     let mut in_flight = Vec::new();

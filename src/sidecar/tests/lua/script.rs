@@ -1,10 +1,11 @@
 //! The scripts on a Redis of their own, called as their headers say, and compared with the model.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use kota_integration::cluster::Cluster;
 use kota_integration::redis::{Connection, Redis, Reply, encode};
 use kota_integration::workdir::Workdir;
-use limits::decision::{Limit, State, Verdict};
+use limits::decision::{Bucket, Limit, State, Verdict};
 use limits::penalty::Penalty;
 use limits::settle::Settlement;
 use limits::token_bucket::{TTL_SLACK_MS, TokenBucket};
@@ -25,12 +26,19 @@ pub(crate) struct Shas {
     pardon: String,
 }
 
-/// The scripts on a Redis of their own.
+/// The scripts on a Redis of their own, or a cluster.
 pub(crate) struct Script {
-    pub(crate) redis: Redis,
-    connection: Connection,
-    pub(crate) shas: Shas,
+    servers: Servers,
+    connections: Vec<Connection>,
+    /// Which node each client's keys are on.
+    nodes: HashMap<String, usize>,
+    shas: Shas,
     _workdir: Workdir,
+}
+
+enum Servers {
+    One(Redis),
+    Cluster(Cluster),
 }
 
 // === impl Script ===
@@ -39,21 +47,45 @@ impl Script {
     pub(crate) fn start() -> Self {
         let workdir = Workdir::new();
         let redis = Redis::start(workdir.path());
-        let connection = redis.connect();
-        let shas = Shas::load(|words| redis.command(words));
-        Self { redis, connection, shas, _workdir: workdir }
+        Self::on(Servers::One(redis), workdir)
+    }
+
+    /// On a cluster of so many primaries.
+    pub(crate) fn start_in_cluster(primaries: usize) -> Self {
+        let workdir = Workdir::new();
+        let cluster = Cluster::start(workdir.path(), primaries);
+        for node in cluster.nodes() {
+            // Nobody fails here, but on a busy machine somebody may seem to.
+            node.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]);
+        }
+        Self::on(Servers::Cluster(cluster), workdir)
+    }
+
+    fn on(servers: Servers, workdir: Workdir) -> Self {
+        let all = servers.all();
+        let shas: Vec<_> = all.iter().map(|redis| Shas::load(|words| redis.command(words))).collect();
+        let connections = all.iter().map(Redis::connect).collect();
+        let shas = shas.into_iter().next().expect("a server");
+        Self { servers, connections, nodes: HashMap::new(), shas, _workdir: workdir }
     }
 
     /// Sends steps that the model has made, without waiting.
     pub(crate) fn send(&mut self, batch: &[Expected]) {
-        let mut commands = Vec::new();
-        batch.iter().for_each(|expected| expected.encode(&self.shas, &mut commands));
-        self.connection.send(&commands);
+        let mut commands = vec![Vec::new(); self.connections.len()];
+        for expected in batch {
+            let node = self.node(expected.key());
+            expected.encode(&self.shas, &mut commands[node]);
+        }
+        self.connections
+            .iter_mut()
+            .zip(&commands)
+            .for_each(|(connection, commands)| connection.send(commands));
     }
 
     /// Reads and compares the answer to the oldest step that was sent. Gives the script's to a request.
     pub(crate) fn compare(&mut self, expected: &Expected) -> Option<Answer> {
-        expected.compare(&mut self.connection)
+        let node = self.node(expected.key());
+        expected.compare(&mut self.connections[node])
     }
 
     /// Calls the script as it is, with `now` in its own words.
@@ -66,8 +98,15 @@ impl Script {
         self.shas.decide(now, asks)
     }
 
+    /// The words of the call that makes this change.
+    pub(crate) fn words_of(&self, change: &Change) -> Vec<String> {
+        self.shas.change(change)
+    }
+
+    /// Sends a command to the only server.
     pub(crate) fn command<T: AsRef<[u8]>>(&mut self, parts: &[T]) -> Reply {
-        command(&mut self.connection, parts)
+        let [only] = &mut self.connections[..] else { panic!("which node?") };
+        command(only, parts)
     }
 
     /// What Redis remembers of a bucket that is no set of slots.
@@ -76,42 +115,59 @@ impl Script {
         bytes
     }
 
+    /// All keys of all nodes.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        self.servers.all().iter().flat_map(Redis::keys).collect()
+    }
+
     /// Compares all that Redis remembers with the model, and finds keys that were written when they should not have been.
     pub(crate) fn compare_states(&mut self, model: &Model) {
         let expected: HashSet<_> = model.buckets.keys().cloned().collect();
-        let found: HashSet<_> = self.redis.keys().into_iter().collect();
+        let found: HashSet<_> = self.keys().into_iter().collect();
         assert_eq!(found, expected, "keys of Redis and of the model");
-        compare_states(&mut self.connection, model.buckets.keys(), model);
+        for (key, bucket) in &model.buckets {
+            let node = self.node(key);
+            compare_state(&mut self.connections[node], key, bucket);
+        }
+        let used: HashSet<usize> = model.buckets.keys().map(|key| self.node(key)).collect();
+        assert_eq!(used.len(), self.connections.len(), "a node without clients");
+    }
+
+    fn node(&mut self, key: &str) -> usize {
+        let Servers::Cluster(cluster) = &self.servers else { return 0 };
+        let client = key.split('}').next().unwrap_or_default().to_owned();
+        *self.nodes.entry(client).or_insert_with(|| cluster.owner(cluster.slot(key), 0))
     }
 }
 
-/// Compares what is remembered of these buckets.
-pub(crate) fn compare_states<'a>(
-    connection: &mut Connection,
-    keys: impl Iterator<Item = &'a String>,
-    model: &Model,
-) {
-    for key in keys {
-        let bucket = &model.buckets[key];
-        if let State::Slots(slots) = &bucket.state {
-            let Reply::Array(items) = command(connection, &["ZRANGE", key, "0", "-1", "WITHSCORES"]) else {
-                panic!("{key} is no set")
-            };
-            let mut found: Vec<_> = items
-                .chunks(2)
-                .map(|pair| (text(&pair[0]), text(&pair[1]).parse().expect("a score")))
-                .collect();
-            found.sort();
-            assert_eq!(found, members(slots), "{key}");
-        } else {
-            assert_eq!(
-                command(connection, &["GET", key]),
-                Reply::Bulk(Some(packed(bucket))),
-                "{key}: {bucket:?}"
-            );
+// === impl Servers ===
+
+impl Servers {
+    fn all(&self) -> &[Redis] {
+        match self {
+            Self::One(redis) => std::slice::from_ref(redis),
+            Self::Cluster(cluster) => cluster.nodes(),
         }
-        assert_eq!(command(connection, &["PTTL", key]), Reply::Integer(-1), "{key} was written unexpectedly");
     }
+}
+
+fn compare_state(connection: &mut Connection, key: &str, bucket: &Bucket) {
+    if let State::Slots(slots) = &bucket.state {
+        let Reply::Array(items) = command(connection, &["ZRANGE", key, "0", "-1", "WITHSCORES"]) else {
+            panic!("{key} is no set")
+        };
+        let pair = |pair: &[Reply]| (pair[0].text(), pair[1].text().parse().expect("a score"));
+        let mut found: Vec<_> = items.chunks(2).map(pair).collect();
+        found.sort();
+        assert_eq!(found, members(slots), "{key}");
+    } else {
+        assert_eq!(
+            command(connection, &["GET", key]),
+            Reply::Bulk(Some(packed(bucket))),
+            "{key}: {bucket:?}"
+        );
+    }
+    assert_eq!(command(connection, &["PTTL", key]), Reply::Integer(-1), "{key} was written unexpectedly");
 }
 
 fn command<T: AsRef<[u8]>>(connection: &mut Connection, parts: &[T]) -> Reply {
@@ -121,14 +177,17 @@ fn command<T: AsRef<[u8]>>(connection: &mut Connection, parts: &[T]) -> Reply {
     connection.receive()
 }
 
-fn text(reply: &Reply) -> String {
-    let Reply::Bulk(Some(bytes)) = reply else { panic!("{reply:?} is no text") };
-    String::from_utf8(bytes.clone()).expect("text")
-}
-
 // === impl Expected ===
 
 impl Expected {
+    /// A key of the client that it is about.
+    fn key(&self) -> &str {
+        match &self.step {
+            Step::Decide(request, _) => &request.asks[0].key,
+            Step::Change(change, _) => &change.ask.key,
+        }
+    }
+
     /// The call, then the life of each key that it has to write, which is then taken away: time is virtual here, and must not pass
     /// for Redis. One transaction, within which Redis lets nothing expire.
     pub(crate) fn encode(&self, shas: &Shas, out: &mut Vec<u8>) {

@@ -272,7 +272,7 @@ impl Seen {
         let (most, some) = (steps as u64 / 20, steps as u64 / 2_000);
         assert!(self.admitted > most, "{self:?}");
         for (tag, [wait, admit, never]) in &self.verdicts {
-            assert!(*wait > most && *admit > most && (*never > some || *tag == "cc1"), "{self:?}");
+            assert!(*wait > most / 2 && *admit > most && (*never > some || *tag == "cc1"), "{self:?}");
         }
         for (kind, [nothing, done]) in &self.changes {
             let never_in_vain = ["take", "release"].contains(kind);
