@@ -41,6 +41,7 @@ struct Inner {
     script_seconds: Histogram,
     batch_checks: Histogram,
     script_loads: Counter,
+    returns_lost: Counter,
     reconnects: Counter,
     refused_connections: Counter,
     store_up: Gauge,
@@ -105,6 +106,7 @@ impl Metrics {
             script_seconds: Histogram::new(SCRIPT_SECONDS),
             batch_checks: Histogram::new(BATCH_CHECKS),
             script_loads: Counter::default(),
+            returns_lost: Counter::default(),
             reconnects: Counter::default(),
             refused_connections: Counter::default(),
             store_up: Gauge::default(),
@@ -138,6 +140,11 @@ impl Metrics {
             "script_loads",
             "Times the scripts were sent to the store",
             inner.script_loads.clone(),
+        );
+        registry.register(
+            "returns_lost",
+            "Charges of checks that were not admitted and may not have been given back",
+            inner.returns_lost.clone(),
         );
         registry.register("store_connects", "Connections made to the store", inner.reconnects.clone());
         registry.register(
@@ -202,6 +209,11 @@ impl Metrics {
         self.inner.script_loads.inc();
     }
 
+    /// So many charges of checks that were not admitted may not have been given back.
+    pub fn returns_lost(&self, charges: usize) {
+        self.inner.returns_lost.inc_by(charges as u64);
+    }
+
     /// A connection to the store was made.
     pub fn connect(&self) {
         self.inner.reconnects.inc();
@@ -259,6 +271,7 @@ mod tests {
             "kota_script_seconds_count 0",
             "kota_batch_checks_bucket{le=\"4.0\"} 1",
             "kota_script_loads_total 1",
+            "kota_returns_lost_total 0",
             "kota_store_up 1",
         ] {
             assert!(text.lines().any(|have| have == line), "{line} is missing in\n{text}");

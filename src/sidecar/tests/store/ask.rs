@@ -23,36 +23,49 @@ static SLOTS: AtomicU64 = AtomicU64::new(0);
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) key: String,
-    pub(crate) limit: Limit,
+    capacity: u64,
+    form: Form,
     cost: u64,
     shadow: bool,
 }
 
-/// A bucket that gets a token in 1,000 s: during a test, none.
-pub(crate) fn rule(key: impl Into<String>, capacity: u64) -> Rule {
-    Rule { key: key.into(), limit: bucket(capacity, 1, 1_000), cost: 1, shadow: false }
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Bucket(Refill),
+    Window,
+    Slots,
 }
 
-fn bucket(capacity: u64, tokens: u64, seconds: u64) -> Limit {
-    Limit::TokenBucket(TokenBucket::new(capacity, Refill::new(tokens, seconds).unwrap(), 0).unwrap())
+/// A bucket that gets a token in 1,000 s: during a test, none.
+pub(crate) fn rule(key: impl Into<String>, capacity: u64) -> Rule {
+    let form = Form::Bucket(Refill::new(1, 1_000).unwrap());
+    Rule { key: key.into(), capacity, form, cost: 1, shadow: false }
 }
 
 impl Rule {
     pub(crate) fn per_second(mut self, tokens: u64) -> Self {
-        self.limit = bucket(self.limit.capacity(), tokens, 1);
+        self.form = Form::Bucket(Refill::new(tokens, 1).unwrap());
         self
     }
 
     /// The same capacity per 31 days: no test sees the end of two of them.
     pub(crate) fn window(mut self) -> Self {
-        self.limit = Limit::SlidingWindow(SlidingWindow::new(self.limit.capacity(), 2_678_400).unwrap());
+        self.form = Form::Window;
         self
     }
 
     /// The same capacity at once, on leases of an hour. Each check has a slot of its own.
     pub(crate) fn slots(mut self) -> Self {
-        self.limit = Limit::Concurrency(Concurrency::new(self.limit.capacity(), 3_600).unwrap());
+        self.form = Form::Slots;
         self
+    }
+
+    pub(crate) fn limit(&self) -> Limit {
+        match self.form {
+            Form::Bucket(refill) => Limit::TokenBucket(TokenBucket::new(self.capacity, refill, 0).unwrap()),
+            Form::Window => Limit::SlidingWindow(SlidingWindow::new(self.capacity, 2_678_400).unwrap()),
+            Form::Slots => Limit::Concurrency(Concurrency::new(self.capacity, 3_600).unwrap()),
+        }
     }
 
     pub(crate) fn cost(mut self, cost: u64) -> Self {
@@ -86,9 +99,9 @@ pub(crate) fn with_slot(check: &[Rule], slot: &[u8]) -> Asks {
 fn add(asks: &mut Asks, check: &[Rule], slot: &[u8]) {
     for rule in check {
         let write = |into: &mut Vec<u8>| into.extend_from_slice(rule.key.as_bytes());
-        asks.call(rule.limit, None, rule.cost, rule.shadow, write);
+        asks.call(rule.limit(), None, rule.cost, rule.shadow, write);
     }
-    if check.iter().any(|rule| matches!(rule.limit, Limit::Concurrency(_))) {
+    if check.iter().any(|rule| matches!(rule.form, Form::Slots)) {
         asks.slot(slot);
     }
     assert!(asks.end_check());

@@ -7,6 +7,7 @@ use kota_integration::redis::Reply;
 use kota_integration::workdir::Workdir;
 use limits::decision::Limit;
 use protocol::batch::{Answer, Unknown, Verdict};
+use sidecar::metrics::Metrics;
 use sidecar::store::Store;
 use sidecar::store::redis::Redis;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 struct Three {
     cluster: Cluster,
     store: Arc<Redis>,
+    metrics: Metrics,
     clients: Vec<String>,
     _workdir: Workdir,
 }
@@ -26,14 +28,14 @@ impl Three {
     async fn start() -> Self {
         let workdir = Workdir::new();
         let cluster = Cluster::start(workdir.path(), 3);
-        let (store, _) = begin(&cluster.url());
+        let (store, metrics) = begin(&cluster.url());
         up(&store).await;
         let on = |owner: usize| {
             let mut names = (0..).map(|nth| format!("{{client{nth}}}"));
             names.find(|name| cluster.owner(cluster.slot(name), 0) == owner).unwrap()
         };
         let clients = (0..3).map(on).collect();
-        Self { cluster, store: Arc::new(store), clients, _workdir: workdir }
+        Self { cluster, store: Arc::new(store), metrics, clients, _workdir: workdir }
     }
 
     /// A rule of the client on this primary.
@@ -59,7 +61,7 @@ impl Three {
     async fn until_left(&self, rule: &Rule, wanted: u64) {
         let until = Instant::now() + Duration::from_secs(30);
         loop {
-            let left = match rule.limit {
+            let left = match rule.limit() {
                 // To ask is to take one.
                 Limit::Concurrency(limit) => limit.capacity() - self.held(rule),
                 _ => self.left(rule.clone()).await,
@@ -237,10 +239,11 @@ async fn lr_03_concurrent_denials_never_admit_above_any_limit() {
     }
     assert!(denied.load(Ordering::Relaxed) > TASKS * CHECKS / 4, "{denied:?} were denied");
     for (bucket, passed) in buckets.iter().zip(&*passed) {
-        let (capacity, passed) = (bucket.limit.capacity(), passed.load(Ordering::Relaxed));
+        let (capacity, passed) = (bucket.limit().capacity(), passed.load(Ordering::Relaxed));
         assert!(passed <= capacity, "{bucket:?}: {passed} of {capacity}");
         three.until_left(bucket, capacity - passed).await;
     }
+    assert!(three.metrics.render(&*three.store).contains("kota_returns_lost_total 0\n"));
 }
 
 /// A node that stops in the middle: nobody knows, what the others took comes back at once, and what it takes when it goes on

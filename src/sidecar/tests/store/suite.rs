@@ -121,7 +121,7 @@ async fn a_window_gives_what_it_holds(store: &impl Store) {
 /// A slot, of two, that somebody else's rule denies is free again.
 async fn a_slot_is_held_until_it_is_released(store: &impl Store) {
     let (slots, bucket) = (rule("slots", 2).slots(), rule("slots-b", 1));
-    let Limit::Concurrency(limit) = slots.limit else { panic!("slots") };
+    let Limit::Concurrency(limit) = slots.limit() else { panic!("slots") };
     let ask = async |id: &[u8], rules: &[Rule]| {
         let soon = Instant::now() + Duration::from_secs(10);
         admitted(&store.decide(&with_slot(rules, id), soon).await[0])

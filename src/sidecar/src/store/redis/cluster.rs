@@ -4,6 +4,7 @@
 //! The library sends again what may have run, and would charge twice.
 
 mod post;
+mod returns;
 pub(crate) mod slot;
 mod spread;
 mod survey;

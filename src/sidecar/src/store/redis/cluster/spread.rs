@@ -7,21 +7,15 @@
 //! charge and its return, others find less than there is.
 
 use super::post::Post;
+use super::returns::{self, back, give, taken, uncharged};
 use super::{Cluster, Inner, slot};
 use crate::asks::{Ask, Asks};
-use crate::changes::{Change, Changed, Kind};
+use crate::changes::{Change, Changed};
 use crate::store::redis::call::{self, Refusal};
-use crate::store::redis::change;
-use limits::decision::Limit;
-use limits::settle::Settlement;
 use protocol::batch::{Answer, Outcome, Unknown, Verdict};
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::time::{Duration, Instant, timeout_at};
-
-/// How long after a batch's deadline an answer is still waited for that may have to be given back, and how long giving back may
-/// take.
-const STRAGGLE: Duration = Duration::from_secs(2);
+use tokio::time::{Instant, timeout_at};
 
 /// The rules of one check whose keys lie in one slot.
 struct Part {
@@ -75,7 +69,7 @@ impl Cluster {
         deadline: Instant,
     ) -> Vec<Changed> {
         let mut changed = vec![Changed::Unknown; changes.len()];
-        if timeout_at(deadline, send(&self.inner, changes, deadline, &mut changed)).await.is_err() {
+        if timeout_at(deadline, returns::send(&self.inner, changes, deadline, &mut changed)).await.is_err() {
             self.late();
         }
         changed
@@ -87,7 +81,7 @@ impl Cluster {
 impl<'a> Round<'a> {
     /// Sends all checks.
     fn new(inner: &Arc<Inner>, asks: &'a Asks, deadline: Instant) -> Self {
-        let post = Post::new(Arc::clone(inner), deadline, deadline + STRAGGLE);
+        let post = Post::new(Arc::clone(inner), deadline, deadline + returns::PATIENCE);
         let mut round = Self { asks, post, parts: Vec::with_capacity(asks.len()) };
         for (check, rules) in asks.checks().enumerate() {
             let mut slots: Vec<(u16, Vec<usize>)> = Vec::with_capacity(1);
@@ -201,77 +195,13 @@ impl<'a> Round<'a> {
     /// Waits, in the background, for the late parts of checks that have others, and gives back what they took.
     fn straggle(self, inner: &Arc<Inner>) {
         let of_several = self.by_check().into_iter().filter(|numbers| numbers.len() > 1).flatten();
-        let late: HashMap<usize, (usize, Vec<Option<Change>>)> = of_several
+        let late: HashMap<usize, Vec<Option<Change>>> = of_several
             .map(|number| (number, &self.parts[number]))
             .filter(|(_, part)| matches!(part.state, State::Open))
-            .map(|(number, part)| (number, (part.rules.len(), self.backs(part))))
+            .map(|(number, part)| (number, self.backs(part)))
             .collect();
         if !late.is_empty() {
-            tokio::spawn(listen(Arc::clone(inner), self.post, late));
+            tokio::spawn(returns::listen(Arc::clone(inner), self.post, late));
         }
     }
-}
-
-/// Listens for late answers, by the number of their calls, and gives back what they say was taken.
-async fn listen(inner: Arc<Inner>, mut post: Post, mut late: HashMap<usize, (usize, Vec<Option<Change>>)>) {
-    let patience = Instant::now() + STRAGGLE;
-    while !late.is_empty() {
-        let Ok(Some((number, reply))) = timeout_at(patience, post.next()).await else { return };
-        let Some((rules, backs)) = late.remove(&number) else { continue };
-        if let Ok(Ok(Answer::Admitted(outcomes))) = reply.map(|value| call::answer(value, rules)) {
-            give(Arc::clone(&inner), taken(backs, &outcomes).collect()).await;
-        }
-    }
-}
-
-/// Those that were charged.
-fn taken(backs: Vec<Option<Change>>, outcomes: &[Outcome]) -> impl Iterator<Item = Change> {
-    let charged = backs.into_iter().zip(outcomes).filter(|(_, outcome)| outcome.verdict == Verdict::Admit);
-    charged.filter_map(|(back, _)| back)
-}
-
-/// What gives back what a rule of this check took; `None` if it took nothing.
-fn back(asks: &Asks, check: usize, ask: &Ask) -> Option<Change> {
-    let kind = match ask.limit {
-        Limit::Concurrency(limit) => Kind::Release { limit, slot: asks.slot_of(check).into() },
-        _ if ask.cost == 0 => return None,
-        limit => {
-            let (penalty, tokens) = (ask.penalty, ask.cost);
-            Kind::Settle { limit, penalty, settlement: Settlement::Give, tokens }
-        }
-    };
-    Some(Change { key: asks.key(ask).to_vec(), kind })
-}
-
-/// Gives back. What does not arrive stays taken: then less is admitted than might be, never more.
-async fn give(inner: Arc<Inner>, backs: Vec<Change>) {
-    let patience = Instant::now() + STRAGGLE;
-    let mut changed = vec![Changed::Unknown; backs.len()];
-    // Too late is told by what is left unknown.
-    let _ = timeout_at(patience, send(&inner, &backs, patience, &mut changed)).await;
-    let lost = changed.iter().filter(|one| **one == Changed::Unknown).count();
-    if lost > 0 {
-        log::warn!("{lost} charges of checks that were not admitted may not have been given back");
-    }
-}
-
-/// Sends changes and tells what became of each.
-async fn send(inner: &Arc<Inner>, changes: &[Change], deadline: Instant, changed: &mut [Changed]) {
-    let mut post = Post::new(Arc::clone(inner), deadline, deadline);
-    for one in changes {
-        post.add(slot::of(&one.key), change::command(one));
-    }
-    post.send();
-    while let Some((number, reply)) = post.next().await {
-        changed[number] = change::answer(reply);
-    }
-}
-
-/// What a rule that was charged says once that is given back.
-fn uncharged(outcome: &Outcome, ask: &Ask) -> Outcome {
-    if outcome.verdict != Verdict::Admit {
-        return *outcome;
-    }
-    let taken = if matches!(ask.limit, Limit::Concurrency(_)) { 1 } else { ask.cost };
-    Outcome { left: outcome.left.saturating_add(taken), wait_ms: 0, ..*outcome }
 }

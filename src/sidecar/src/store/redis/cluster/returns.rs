@@ -1,0 +1,83 @@
+//! Returns: what a check took on one node and is not admitted for as a whole goes back.
+
+use super::post::Post;
+use super::{Inner, slot};
+use crate::asks::{Ask, Asks};
+use crate::changes::{Change, Changed, Kind};
+use crate::store::redis::{call, change};
+use limits::decision::Limit;
+use limits::settle::Settlement;
+use protocol::batch::{Answer, Outcome, Verdict};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::time::{Duration, Instant, timeout_at};
+
+/// How long after a batch's deadline an answer is still waited for that may have to be given back, and how long giving back may
+/// take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Listens for late answers, by the number of their calls, and gives back what they say was taken.
+pub(super) async fn listen(inner: Arc<Inner>, mut post: Post, mut late: HashMap<usize, Vec<Option<Change>>>) {
+    let patience = Instant::now() + PATIENCE;
+    while !late.is_empty() {
+        let Ok(Some((number, reply))) = timeout_at(patience, post.next()).await else { break };
+        let Some(backs) = late.remove(&number) else { continue };
+        if let Ok(Ok(Answer::Admitted(outcomes))) = reply.map(|value| call::answer(value, backs.len())) {
+            give(Arc::clone(&inner), taken(backs, &outcomes).collect()).await;
+        }
+    }
+    inner.metrics.returns_lost(late.values().flatten().flatten().count());
+}
+
+/// Those that were charged.
+pub(super) fn taken(backs: Vec<Option<Change>>, outcomes: &[Outcome]) -> impl Iterator<Item = Change> {
+    let charged = backs.into_iter().zip(outcomes).filter(|(_, outcome)| outcome.verdict == Verdict::Admit);
+    charged.filter_map(|(back, _)| back)
+}
+
+/// What gives back what a rule of this check took; `None` if it took nothing.
+pub(super) fn back(asks: &Asks, check: usize, ask: &Ask) -> Option<Change> {
+    let kind = match ask.limit {
+        Limit::Concurrency(limit) => Kind::Release { limit, slot: asks.slot_of(check).into() },
+        _ if ask.cost == 0 => return None,
+        limit => {
+            let (penalty, tokens) = (ask.penalty, ask.cost);
+            Kind::Settle { limit, penalty, settlement: Settlement::Give, tokens }
+        }
+    };
+    Some(Change { key: asks.key(ask).to_vec(), kind })
+}
+
+/// Gives back. What does not arrive stays taken: then less is admitted than might be, never more.
+pub(super) async fn give(inner: Arc<Inner>, backs: Vec<Change>) {
+    let patience = Instant::now() + PATIENCE;
+    let mut changed = vec![Changed::Unknown; backs.len()];
+    // Too late is told by what is left unknown.
+    let _ = timeout_at(patience, send(&inner, &backs, patience, &mut changed)).await;
+    let lost = changed.iter().filter(|one| **one == Changed::Unknown).count();
+    inner.metrics.returns_lost(lost);
+    if lost > 0 {
+        log::warn!("{lost} charges of checks that were not admitted may not have been given back");
+    }
+}
+
+/// Sends changes and tells what became of each.
+pub(super) async fn send(inner: &Arc<Inner>, changes: &[Change], deadline: Instant, changed: &mut [Changed]) {
+    let mut post = Post::new(Arc::clone(inner), deadline, deadline);
+    for one in changes {
+        post.add(slot::of(&one.key), change::command(one));
+    }
+    post.send();
+    while let Some((number, reply)) = post.next().await {
+        changed[number] = change::answer(reply);
+    }
+}
+
+/// What a rule that was charged says once that is given back.
+pub(super) fn uncharged(outcome: &Outcome, ask: &Ask) -> Outcome {
+    if outcome.verdict != Verdict::Admit {
+        return *outcome;
+    }
+    let taken = if matches!(ask.limit, Limit::Concurrency(_)) { 1 } else { ask.cost };
+    Outcome { left: outcome.left.saturating_add(taken), wait_ms: 0, ..*outcome }
+}
