@@ -27,11 +27,11 @@ demo: ## Runs Envoy on 127.0.0.1:10000 with Kota; STORE=redis://… counts in Re
 
 fmt: ## Formats the code
 	cargo fmt --all
-	cargo fmt --manifest-path integration/fuzz/Cargo.toml
+	cargo fmt --manifest-path integration/fuzz/targets/Cargo.toml
 
 # Clippy covers the code behind cfg(target_arch = "wasm32") too: that is where a panic would trap a worker's VM.
 test: tools build ## Everything that CI runs: format, lints, unit tests, end-to-end tests
-	@echo "== format"; cargo fmt --all --check; cargo fmt --manifest-path integration/fuzz/Cargo.toml --check
+	@echo "== format"; cargo fmt --all --check; cargo fmt --manifest-path integration/fuzz/targets/Cargo.toml --check
 	@echo "== lints"; cargo clippy --locked $(KOTA_PACKAGES) --all-targets -- -D warnings
 	cargo clippy --locked --target wasm32-wasip1 -p kota-filter -p kota-noop -- -D warnings
 	@echo "== unit tests"; cargo test --locked $(KOTA_PACKAGES) --exclude kota-integration

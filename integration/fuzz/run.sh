@@ -14,12 +14,12 @@ cargo +nightly --version >/dev/null 2>&1 || {
   exit 1
 }
 [ $# -gt 0 ] || set -- path address query cookie batch config pairs
-cargo +nightly fuzz build --fuzz-dir integration/fuzz --target-dir "$CARGO_TARGET_DIR"
+cargo +nightly fuzz build --fuzz-dir integration/fuzz/targets --target-dir "$CARGO_TARGET_DIR"
 mkdir -p "$out/artifacts"
 for target; do
   mkdir -p "$out/corpus/$target"
   log=$out/$target.log
-  if ! cargo +nightly fuzz run --fuzz-dir integration/fuzz --target-dir "$CARGO_TARGET_DIR" "$target" \
+  if ! cargo +nightly fuzz run --fuzz-dir integration/fuzz/targets --target-dir "$CARGO_TARGET_DIR" "$target" \
     "$out/corpus/$target" "integration/fuzz/seeds/$target" -- -max_total_time="${FUZZ_SECONDS:-60}" -timeout=5 -max_len=1024 \
     -rss_limit_mb=2048 -artifact_prefix="$out/artifacts/$target-" >"$log" 2>&1; then
     tail -40 "$log" >&2

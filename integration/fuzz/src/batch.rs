@@ -1,12 +1,14 @@
 //! The wire between filter and sidecar: what is read is within its bounds, and is written as it was read.
 
-use protocol::batch::{CHECKS_MAX, VERSION, decode_answers, decode_batch, encode_answers, encode_batch};
+use protocol::batch::{
+    CHECKS_MAX, OLDEST, VERSION, decode_answers, decode_batch, encode_answers, encode_batch,
+};
 
 /// Any bytes as a batch and as answers, as they are and behind each version's byte.
 pub fn holds(data: &[u8]) {
     both(data);
     let mut versioned = [&[0], data].concat();
-    for version in 1..=VERSION {
+    for version in OLDEST..=VERSION {
         versioned[0] = version;
         both(&versioned);
     }
@@ -24,7 +26,7 @@ fn both(bytes: &[u8]) {
         assert_eq!(decode_batch(&again).as_ref(), Ok(&batch));
     }
     if let Ok(answers) = decode_answers(bytes) {
-        let again = encode_answers(&answers).expect("what was read can be written");
+        let again = encode_answers(&answers, bytes[0]).expect("what was read can be written");
         assert_eq!(decode_answers(&again).as_ref(), Ok(&answers));
     }
 }

@@ -7,7 +7,7 @@ use limits::penalty::Penalty;
 use limits::refill::Refill;
 use limits::settle::{Settlement, settle};
 use limits::sliding_window::SlidingWindow;
-use limits::token_bucket::TokenBucket;
+use limits::token_bucket::{TIME_TO_FULL_MAX_S, TokenBucket};
 use proptest::prelude::*;
 use proptest::strategy::Union;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -163,7 +163,10 @@ fn concurrency() -> impl Strategy<Value = Rule> {
 
 fn penalised() -> impl Strategy<Value = Rule> {
     let base = prop_oneof![token_bucket().boxed(), sliding_window().boxed()];
-    let penalty = (1..4_u64, 1..600_u64, 1..600_u64, bucket(1..6_u64));
+    // One without refill shuts its client out until it is over.
+    let shut = TokenBucket::new(1, Refill::NEVER, TIME_TO_FULL_MAX_S).unwrap();
+    let stricter = prop_oneof![3 => bucket(1..6_u64).boxed(), 1 => Just(shut).boxed()];
+    let penalty = (1..4_u64, 1..600_u64, 1..600_u64, stricter);
     (base, penalty).prop_map(|(base, (denials, within_s, for_s, stricter))| {
         let penalty = Penalty::new(denials, within_s, for_s, stricter).unwrap();
         Rule { penalty: Some(penalty), ..base }
