@@ -18,6 +18,7 @@ mod headers;
 mod istio;
 mod ledger;
 mod matching;
+mod obeying;
 mod privacy;
 mod readme;
 mod redis;
