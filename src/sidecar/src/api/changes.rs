@@ -10,17 +10,22 @@ use protocol::check::{Pardon, Pardoned};
 use protocol::config::Config;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// How long a change may take. Its caller waits by a clock of its own.
 const CHANGE_TIME: Duration = Duration::from_secs(1);
 
-/// What became of each; detached, so that what was begun is finished though nobody waits for it any more.
+/// What became of each.
 pub(super) async fn change(decider: &Arc<Decider>, changes: Vec<Change>) -> Vec<Changed> {
-    let (decider, count) = (Arc::clone(decider), changes.len());
-    let done =
-        tokio::spawn(async move { decider.store().change(&changes, Instant::now() + CHANGE_TIME).await });
-    done.await.unwrap_or_else(|_| vec![Changed::Unknown; count])
+    let count = changes.len();
+    begin(decider, changes).await.unwrap_or_else(|_| vec![Changed::Unknown; count])
+}
+
+/// Begins changes, which are carried out whether or not anybody waits for them.
+pub(super) fn begin(decider: &Arc<Decider>, changes: Vec<Change>) -> JoinHandle<Vec<Changed>> {
+    let decider = Arc::clone(decider);
+    tokio::spawn(async move { decider.store().change(&changes, Instant::now() + CHANGE_TIME).await })
 }
 
 /// Drops denials and penalties of a client under all of its rules that have a penalty.

@@ -3,12 +3,13 @@
 use super::applying::{Applying, applying};
 use super::{changes, slot};
 use crate::asks::Asks;
+use crate::changes::Change;
 use crate::decide::Decider;
 use crate::problem::{self, whole};
 use hyper::StatusCode;
 use limits::decision::Limit;
 use limits::rule::{Mode, Rule};
-use protocol::batch::{Answer, Outcome, Verdict};
+use protocol::batch::{Answer, Outcome, Unknown, Verdict};
 use protocol::check::{self, Decision};
 use protocol::config::Config;
 use std::sync::Arc;
@@ -41,19 +42,23 @@ pub(super) async fn check(decider: &Arc<Decider>, config: &Config, body: &[u8]) 
     };
     let asks = asks(&all, request.cost, held.as_ref());
     let rules: Vec<&Rule> = all.iter().map(|applying| applying.rule).collect();
-    match decider.ask(asks, Instant::now() + CHECK_TIME).await.into_iter().next() {
+    let give_back = GiveBack::new(decider, &all, held.as_ref());
+    let answer = decider.ask(asks, Instant::now() + CHECK_TIME).await.into_iter().next();
+    if !matches!(answer, Some(Answer::Unknown(reason)) if reason != Unknown::Shed) {
+        give_back.forget();
+    }
+    match answer {
         Some(Answer::Admitted(outcomes)) => told(&Told { held, ..allowed(&rules, &outcomes) }),
         Some(Answer::Denied(outcomes)) => denied(&rules, &outcomes),
-        Some(Answer::Unknown(reason)) => {
-            // Nobody will ever hear of a slot that may have been taken.
-            let given_back = held.map(|held| slot::changes(&all, &held.slot, slot::Act::Release));
-            if let Some(given_back) = given_back {
-                changes::change(decider, given_back).await;
-            }
-            undecided(&format!("{reason:?}"))
-        }
+        Some(Answer::Unknown(reason)) => undecided(&format!("{reason:?}")),
         None => undecided("nothing was asked"),
     }
+}
+
+/// Releases a slot that may have been taken and that nobody will hear of: the caller has gone, or is told that nothing is known.
+struct GiveBack<'d> {
+    decider: &'d Arc<Decider>,
+    changes: Vec<Change>,
 }
 
 /// The slot that a request would hold.
@@ -143,6 +148,29 @@ fn told(told: &Told<'_>) -> problem::Answer {
 fn undecided(reason: &str) -> problem::Answer {
     let body = protocol::problem::reduced_capacity(&format!("no decision: {reason}"));
     whole(StatusCode::SERVICE_UNAVAILABLE, protocol::problem::MEDIA_TYPE, body)
+}
+
+// === impl GiveBack ===
+
+impl<'d> GiveBack<'d> {
+    fn new(decider: &'d Arc<Decider>, all: &[Applying<'_>], held: Option<&Held>) -> Self {
+        let changes = held.map(|held| slot::changes(all, &held.slot, slot::Act::Release));
+        Self { decider, changes: changes.unwrap_or_default() }
+    }
+
+    /// The caller hears of it, or nothing was taken.
+    fn forget(mut self) {
+        self.changes.clear();
+    }
+}
+
+impl Drop for GiveBack<'_> {
+    fn drop(&mut self) {
+        // Should this overtake what takes the slot, it takes nothing then.
+        if !self.changes.is_empty() {
+            drop(changes::begin(self.decider, std::mem::take(&mut self.changes)));
+        }
+    }
 }
 
 // === impl Told ===

@@ -137,7 +137,7 @@ pub(crate) fn request(method: &str, path: &str, body: &[u8]) -> Vec<u8> {
     request_with(method, path, "", body)
 }
 
-fn request_with(method: &str, path: &str, lines: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn request_with(method: &str, path: &str, lines: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "{method} {path} HTTP/1.1\r\nhost: kota\r\nconnection: close\r\n{lines}content-length: {}\r\n\r\n",
         body.len()

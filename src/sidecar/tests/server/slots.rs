@@ -1,11 +1,14 @@
 //! What follows from a check: `POST /v1/release`, `/v1/renew` and `/v1/pardon`, and what requests cost there.
 
-use crate::server::{Reply, Server};
-use kota_integration::redis::Redis;
+use crate::server::{Reply, Server, request_with};
+use kota_integration::redis::{self, Redis};
 use kota_integration::wait;
 use kota_integration::workdir::{Workdir, free_port};
 use serde_json::{Value, json};
 use sidecar::store::{Status, Store};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 const RULES: &str = r#"{
     "domain": "public-api",
@@ -96,6 +99,40 @@ async fn a_release_before_its_check_frees_nothing() {
         assert_eq!([check().await, check().await, check().await], ["ALLOW", "ALLOW", "DENY"]);
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_nobody_hears_of_is_given_back() {
+    let workdir = Workdir::new();
+    let redis = Redis::start(workdir.path());
+    let server = server(Some(&redis.url())).await;
+    let status = || server.decider.store().status();
+    tokio::task::block_in_place(|| wait::until_true("the store is up", || status() == Status::Up));
+    let check = async || post(&server, "/v1/check", &about("/export", "k")).await;
+    assert_eq!(check().await.json()["remaining"], 1);
+    redis.process().freeze();
+    assert_eq!(check().await.status, 503, "nobody knows whether it took the second slot");
+    // A caller that has gone knows nothing either.
+    let mut gone = TcpStream::connect(server.api).await.unwrap();
+    let lines = "content-type: application/json\r\n";
+    let bytes = request_with("POST", "/v1/check", lines, about("/export", "k").to_string().as_bytes());
+    gone.write_all(&bytes).await.unwrap();
+    drop(gone);
+    redis.process().thaw();
+    tokio::task::block_in_place(|| wait::until_true("the store is up", || status() == Status::Up));
+    let free = || {
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().to_string();
+        let mut slots = redis.keys().into_iter().filter(|key| key.ends_with(":exports:cc1"));
+        let live = |key: &str| redis.command(&["ZCOUNT", key, &now_ms, "+inf"]);
+        slots.next().is_some_and(|key| live(&key) == redis::Reply::Integer(1))
+    };
+    tokio::task::block_in_place(|| wait::until_true("one slot is held, the one that was heard of", free));
+    // The one that has gone may take its slot only now, and gives it back at once.
+    let mut tries = 0..1_000;
+    while check().await.json()["decision"] == "DENY" {
+        assert!(tries.next().is_some(), "the slot stays taken");
+    }
+    assert_eq!(check().await.json()["decision"], "DENY");
 }
 
 #[tokio::test]
