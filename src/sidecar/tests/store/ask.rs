@@ -4,11 +4,14 @@ use kota_integration::redis::Redis as Server;
 use kota_integration::wait;
 use limits::concurrency::Concurrency;
 use limits::decision::Limit;
+use limits::penalty::Penalty;
 use limits::refill::Refill;
+use limits::settle::Settlement;
 use limits::sliding_window::SlidingWindow;
 use limits::token_bucket::TokenBucket;
 use protocol::batch::{Answer, Outcome, Unknown};
 use sidecar::asks::Asks;
+use sidecar::changes::{Change, Changed, Kind};
 use sidecar::metrics::Metrics;
 use sidecar::store::redis::{Redis, Target, TlsFiles};
 use sidecar::store::{Status, Store};
@@ -23,49 +26,94 @@ static SLOTS: AtomicU64 = AtomicU64::new(0);
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) key: String,
-    capacity: u64,
-    form: Form,
+    limit: Limit,
+    penalty: Option<Penalty>,
     cost: u64,
     shadow: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Form {
-    Bucket(Refill),
-    Window,
-    Slots,
+    /// The slot that its check holds; none: one of its own.
+    slot: Option<String>,
 }
 
 /// A bucket that gets a token in 1,000 s: during a test, none.
 pub(crate) fn rule(key: impl Into<String>, capacity: u64) -> Rule {
-    let form = Form::Bucket(Refill::new(1, 1_000).unwrap());
-    Rule { key: key.into(), capacity, form, cost: 1, shadow: false }
+    Rule {
+        key: key.into(),
+        limit: bucket(capacity, 1, 1_000),
+        penalty: None,
+        cost: 1,
+        shadow: false,
+        slot: None,
+    }
+}
+
+fn bucket(capacity: u64, tokens: u64, seconds: u64) -> Limit {
+    Limit::TokenBucket(TokenBucket::new(capacity, Refill::new(tokens, seconds).unwrap(), 0).unwrap())
 }
 
 impl Rule {
+    pub(crate) fn limit(&self) -> Limit {
+        self.limit
+    }
+
     pub(crate) fn per_second(mut self, tokens: u64) -> Self {
-        self.form = Form::Bucket(Refill::new(tokens, 1).unwrap());
+        self.limit = bucket(self.limit.capacity(), tokens, 1);
         self
     }
 
     /// The same capacity per 31 days: no test sees the end of two of them.
     pub(crate) fn window(mut self) -> Self {
-        self.form = Form::Window;
+        self.limit = Limit::SlidingWindow(SlidingWindow::new(self.limit.capacity(), 2_678_400).unwrap());
         self
     }
 
     /// The same capacity at once, on leases of an hour. Each check has a slot of its own.
     pub(crate) fn slots(mut self) -> Self {
-        self.form = Form::Slots;
+        self.limit = Limit::Concurrency(Concurrency::new(self.limit.capacity(), 3_600).unwrap());
         self
     }
 
-    pub(crate) fn limit(&self) -> Limit {
-        match self.form {
-            Form::Bucket(refill) => Limit::TokenBucket(TokenBucket::new(self.capacity, refill, 0).unwrap()),
-            Form::Window => Limit::SlidingWindow(SlidingWindow::new(self.capacity, 2_678_400).unwrap()),
-            Form::Slots => Limit::Concurrency(Concurrency::new(self.capacity, 3_600).unwrap()),
+    /// The check that has this rule holds this slot.
+    pub(crate) fn holding(mut self, slot: &str) -> Self {
+        self.slot = Some(slot.to_owned());
+        self
+    }
+
+    /// After so many denials one token at once and none later, for an hour.
+    pub(crate) fn penalty_after(mut self, denials: u64) -> Self {
+        let stricter = TokenBucket::new(1, Refill::NEVER, 3_600).unwrap();
+        self.penalty = Some(Penalty::new(denials, 3_600, 3_600, stricter).unwrap());
+        self
+    }
+
+    /// Tokens that go back, or are charged after the fact.
+    pub(crate) fn settle(&self, settlement: Settlement, tokens: u64) -> Change {
+        let (limit, penalty) = (self.limit, self.penalty);
+        self.change(Kind::Settle { limit, penalty, settlement, tokens })
+    }
+
+    pub(crate) fn release(&self) -> Change {
+        let (limit, slot) = self.held();
+        self.change(Kind::Release { limit, slot })
+    }
+
+    pub(crate) fn renew(&self) -> Change {
+        let (limit, slot) = self.held();
+        self.change(Kind::Renew { limit, slot })
+    }
+
+    pub(crate) fn pardon(&self) -> Change {
+        self.change(Kind::Pardon)
+    }
+
+    fn held(&self) -> (Concurrency, Box<[u8]>) {
+        match (self.limit, &self.slot) {
+            (Limit::Concurrency(limit), Some(slot)) => (limit, slot.as_bytes().into()),
+            _ => panic!("{self:?} holds no slot"),
         }
+    }
+
+    fn change(&self, kind: Kind) -> Change {
+        Change { key: self.key.clone().into_bytes(), kind }
     }
 
     pub(crate) fn cost(mut self, cost: u64) -> Self {
@@ -83,7 +131,8 @@ impl Rule {
 pub(crate) fn asks<'a>(checks: impl IntoIterator<Item = &'a [Rule]>) -> Asks {
     let mut asks = Asks::default();
     for check in checks {
-        let slot = format!("slot{}", SLOTS.fetch_add(1, Ordering::Relaxed));
+        let own = || format!("slot{}", SLOTS.fetch_add(1, Ordering::Relaxed));
+        let slot = check.iter().find_map(|rule| rule.slot.clone()).unwrap_or_else(own);
         add(&mut asks, check, slot.as_bytes());
     }
     asks
@@ -99,12 +148,17 @@ pub(crate) fn with_slot(check: &[Rule], slot: &[u8]) -> Asks {
 fn add(asks: &mut Asks, check: &[Rule], slot: &[u8]) {
     for rule in check {
         let write = |into: &mut Vec<u8>| into.extend_from_slice(rule.key.as_bytes());
-        asks.call(rule.limit(), None, rule.cost, rule.shadow, write);
+        asks.call(rule.limit, rule.penalty, rule.cost, rule.shadow, write);
     }
-    if check.iter().any(|rule| matches!(rule.form, Form::Slots)) {
+    if check.iter().any(|rule| matches!(rule.limit, Limit::Concurrency(_))) {
         asks.slot(slot);
     }
     assert!(asks.end_check());
+}
+
+/// What becomes of these changes, within 10 s.
+pub(crate) async fn change(store: &impl Store, changes: &[Change]) -> Vec<Changed> {
+    store.change(changes, Instant::now() + Duration::from_secs(10)).await
 }
 
 /// The answers to these checks, within 10 s.

@@ -1,9 +1,11 @@
 //! Many at once, while things happen.
 
-use crate::ask::{Rule, admitted, all, one, rule, store, unknown, until, up};
+use crate::ask::{Rule, admitted, all, change, one, rule, store, unknown, until, up};
 use kota_integration::redis::{Redis as Server, Reply};
 use kota_integration::workdir::Workdir;
+use limits::settle::Settlement;
 use protocol::batch::Unknown;
+use sidecar::changes::Change;
 use sidecar::store::redis::SCRIPTS;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -67,9 +69,18 @@ async fn lr_06_no_key_is_without_ttl_whatever_happens_to_connections() {
                     if first >= KEYS {
                         return lost;
                     }
-                    let fresh = |key: usize| vec![rule(format!("a{key}"), 10), rule(format!("b{key}"), 10)];
+                    let fresh = |key: usize| {
+                        let slot = rule(format!("b{key}"), 10).slots().holding("slot");
+                        match key % 3 {
+                            // One is denied, and counted for a penalty.
+                            0 => vec![rule(format!("a{key}"), 10).penalty_after(2).cost(11).shadow(), slot],
+                            1 => vec![rule(format!("a{key}"), 10).window(), rule(format!("b{key}"), 10)],
+                            _ => vec![rule(format!("a{key}"), 10), slot],
+                        }
+                    };
                     let checks: Vec<Vec<Rule>> = (first..first + BATCH).map(fresh).collect();
                     let answers = all(&*store, &checks).await;
+                    change(&*store, &changes(&checks)).await;
                     for reason in answers.iter().filter_map(unknown) {
                         assert_eq!(reason, Unknown::RedisError);
                         lost += 1;
@@ -95,8 +106,8 @@ async fn lr_06_no_key_is_without_ttl_whatever_happens_to_connections() {
         end
         return n";
     assert_eq!(server.command(&["EVAL", endless, "0"]), Reply::Integer(0));
-    let Reply::Integer(keys) = server.command(&["DBSIZE"]) else { panic!("no size") };
-    let written = usize::try_from(keys).unwrap() / 2;
+    // One of each check, and none of a change.
+    let written = server.keys().iter().filter(|key| key.starts_with('b')).count();
     assert!(written <= KEYS && written + lost >= KEYS, "{written} keys written, {lost} checks lost");
 }
 
@@ -138,16 +149,22 @@ async fn mp_01_three_sidecars_admit_exactly_the_capacity() {
         for _ in 0..CLIENTS {
             let store = Arc::clone(&store);
             clients.push(tokio::spawn(async move {
-                let checks: Vec<_> = (0..40).map(|_| vec![rule("hundred", 100)]).collect();
-                all(&*store, &checks).await.iter().filter(|answer| admitted(answer)).count()
+                let kinds = [rule("bucket", 100), rule("window", 100).window(), rule("slots", 100).slots()];
+                let mut passed = Vec::new();
+                for rule in kinds {
+                    let checks = vec![vec![rule]; 40];
+                    passed.push(all(&*store, &checks).await.iter().filter(|answer| admitted(answer)).count());
+                }
+                passed
             }));
         }
     }
-    let mut passed = 0;
+    let mut passed = [0; 3];
     for client in clients {
-        passed += client.await.unwrap();
+        let more = client.await.unwrap();
+        passed.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
     }
-    assert_eq!(passed, 100);
+    assert_eq!(passed, [100; 3], "bucket, window, slots");
 }
 
 fn time_us(server: &Server) -> u64 {
@@ -157,4 +174,18 @@ fn time_us(server: &Server) -> u64 {
         other => panic!("{other:?}"),
     };
     number(&parts[0]) * 1_000_000 + number(&parts[1])
+}
+
+/// Some of what these checks took is given back, more is charged, and slots that were never taken are released.
+fn changes(checks: &[Vec<Rule>]) -> Vec<Change> {
+    let changes = checks.iter().step_by(7).enumerate().map(|(nth, rules)| {
+        let late = rule(format!("c{}", rules[0].key), 10).slots().holding("slot");
+        match nth % 4 {
+            0 => rules[0].settle(Settlement::Give, 1),
+            1 => rules[0].settle(Settlement::Take, 1),
+            2 => rules[0].pardon(),
+            _ => late.release(),
+        }
+    });
+    changes.collect()
 }

@@ -1,6 +1,7 @@
 //! The stores, by what they do: one suite over both, and what can happen to a Redis.
 
 mod ask;
+mod changes;
 mod cluster;
 mod declared;
 mod fake;

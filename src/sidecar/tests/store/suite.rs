@@ -1,6 +1,7 @@
 //! What every store does, whatever it is made of.
 
 use crate::ask::{Rule, admitted, all, one, outcomes, rule, store, with_slot};
+use crate::changes;
 use kota_integration::redis::Redis as Server;
 use kota_integration::workdir::Workdir;
 use limits::decision::Limit;
@@ -37,6 +38,7 @@ pub(crate) async fn suite(store: impl Store) {
     a_slot_is_held_until_it_is_released(&*store).await;
     a_batch_is_decided_in_order(&*store).await;
     two_hundred_at_once_get_fifty(&store).await;
+    changes::suite(&*store).await;
 }
 
 async fn a_bucket_gives_what_it_holds(store: &impl Store) {
