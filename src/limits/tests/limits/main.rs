@@ -4,6 +4,7 @@ mod bucket;
 mod bucket_properties;
 mod decisions;
 mod exemptions;
+mod extremes;
 mod keys;
 mod matching;
 mod matching_properties;
