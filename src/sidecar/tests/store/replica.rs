@@ -32,7 +32,7 @@ async fn the_primary_is_found_wherever_it_stands_and_after_each_change() {
     let (store, _) = begin(&format!("redis://{}", places(&[&replica, &primary])));
     up(&store).await;
     assert!(admitted(&one(&store, &check()).await));
-    assert_eq!(replica.keys(), ["a"], "it was the primary's to decide");
+    until("the replica has the primary's decision", || replica.keys() == ["a"]).await;
 
     // In good order: what is refused meanwhile did not run, and no count is lost.
     assert_eq!(primary.command(&["FAILOVER"]).text(), "OK");
@@ -47,6 +47,8 @@ async fn the_primary_is_found_wherever_it_stands_and_after_each_change() {
 
     // By force: the primary dies, and somebody makes the other one it.
     primary.wait_caught_up();
+    let state = |server: &Server| server.command(&["GET", "a"]);
+    until("the count is on both", || state(&primary) == state(&replica)).await;
     replica.process().kill();
     let told = || matches!(store.status(), Status::Away(reason) if reason.contains("is a replica"));
     until("it is known that there is no primary", told).await;
