@@ -108,6 +108,24 @@ fn a_penalty_is_a_second_bucket_for_a_time() {
 }
 
 #[test]
+fn a_penalty_that_no_request_fits_under_is_warned_of() {
+    let warned = |cost: u64| {
+        let (_, warnings) = rule(&format!(
+            r#""algorithm": "TOKEN_BUCKET", "capacity": 50, "refillPerSecond": 5, "cost": {cost},
+               "penalty": {{"denials": 1, "withinSeconds": 60, "forSeconds": 600, "capacity": 2, "refillPerSecond": 1}}"#
+        ));
+        warnings
+    };
+    assert_eq!(warned(2), [""; 0]);
+    assert_eq!(
+        warned(3),
+        [
+            "$.rules[0].penalty: a request costs 3 and the penalty's capacity is 2, so that nothing passes until it is over"
+        ]
+    );
+}
+
+#[test]
 fn a_penalty_without_refill_shuts_out_until_it_is_over() {
     let (rule, _) = rule(
         r#""algorithm": "TOKEN_BUCKET", "capacity": 50, "refillPerSecond": 5,

@@ -2,12 +2,25 @@
 
 use super::limit::{self, Algorithm, Read};
 use crate::json::spot::{Fields, Spot};
+use limits::cost::Cost;
 use limits::decision::Limit;
 use limits::penalty::{DENIALS_MAX, Penalty, PenaltyError, TIME_MAX_S};
 use limits::refill::Refill;
 use limits::token_bucket::{CAPACITY_MAX, TIME_TO_FULL_MAX_S, TokenBucket, TokenBucketError};
 
 const FIELDS: [&str; 5] = ["denials", "withinSeconds", "forSeconds", "capacity", "refillPerSecond"];
+
+/// Warns of a penalty under which no request of its rule fits.
+pub(super) fn warn_of_cost(spot: &Spot<'_>, penalty: &Penalty, cost: &Cost) {
+    let capacity = penalty.bucket().capacity();
+    if let Cost::Fixed(cost) = cost
+        && *cost > capacity
+    {
+        spot.warn(format_args!(
+            "a request costs {cost} and the penalty's capacity is {capacity}, so that nothing passes until it is over"
+        ));
+    }
+}
 
 /// Reads a rule's penalty: `{"denials": N, "withinSeconds": S, "forSeconds": T, "capacity": c, "refillPerSecond": r}`.
 pub(super) fn read(spot: &Spot<'_>, rule: &Read) -> Option<Penalty> {

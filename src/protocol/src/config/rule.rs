@@ -84,6 +84,9 @@ pub(super) fn read(spot: &Spot<'_>, index: usize, scope: &mut Scope) -> Option<P
     let limit = limit::read(&rule);
     let cost = cost::read(rule.get("cost"), &limit);
     let penalty = or(rule.get("penalty"), None, |spot| penalty::read(spot, &limit).map(Some));
+    if let (Some(spot), Some(Some(penalty)), Some(cost)) = (rule.get("penalty"), &penalty, &cost) {
+        penalty::warn_of_cost(&spot, penalty, cost);
+    }
     let mode = or(rule.get("mode"), Some(Mode::Enforce), |spot| spot.word("mode", &MODES));
     let fail_mode = or(rule.get("failMode"), Some(FailMode::Open), |spot| spot.word("failMode", &FAIL_MODES));
     let on_missing_key =
