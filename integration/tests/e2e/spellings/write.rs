@@ -26,9 +26,21 @@ fn simple(path: &str) -> Vec<String> {
     let slashes: Vec<_> = path.match_indices('/').map(|(at, _)| at).collect();
     for &at in &slashes {
         let (before, after) = path.split_at(at);
-        for inserted in
-            ["/", "//", "/.", "/%2e", "/%2E", "/x/..", "/x/%2e%2E", "/x/.%2e", "/;", "/x/..;", "/%2e;a=b"]
-        {
+        for inserted in [
+            "/",
+            "//",
+            "/.",
+            "/%2e",
+            "/%2E",
+            "/x/..",
+            "/x/%2e%2E",
+            "/x/.%2e",
+            "/;",
+            "/x/..;",
+            "/x//../..",
+            "/x/%2e/..",
+            "/%2e;a=b",
+        ] {
             all.push(format!("{before}{inserted}{after}"));
         }
         // An encoded slash or a backslash in its place is another resource to some, and refused by Envoy.
