@@ -10,6 +10,8 @@ RUN rustup target add wasm32-wasip1 \
 # volume takes owner and mode from the directory that it is first mounted over, hence the directory in both.
 FROM debian:bookworm-slim AS kota
 RUN install -d -o 101 -g 101 -m 0750 /run/kota
+# Whom to trust where a Redis is behind TLS and --redis-ca names nobody else.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /kota/target/release/kota /usr/local/bin/kota
 USER 101:101
 ENTRYPOINT ["kota"]

@@ -52,7 +52,7 @@ pub(super) struct Door {
 
 impl Target {
     /// Reads a URL: `redis[s][+cluster]://[user][:password]@host[:port][,host[:port]…][/db]` or
-    /// `unix:///path[?db=n&user=…&pass=…]`. TLS trusts whom the system trusts.
+    /// `unix:///path[?db=n&user=…&pass=…]`. TLS trusts nobody before [`Self::with_tls`].
     ///
     /// # Errors
     /// What to write instead; never any part of the URL but its scheme.
@@ -71,7 +71,7 @@ impl Target {
         if shape == Shape::Cluster && login.db() != 0 {
             return Err("a Redis Cluster has database 0 only; leave the /DB out".to_owned());
         }
-        let tls = if tls { Some(Tls::load(&TlsFiles::default()).map_err(|bad| bad.remedy)?) } else { None };
+        let tls = if tls { Some(Tls::nobody().map_err(|bad| bad.remedy)?) } else { None };
         Ok(Self { shape, places, door: Door { login, tls } })
     }
 

@@ -61,12 +61,28 @@ impl TlsFiles {
 // === impl Tls ===
 
 impl Tls {
+    /// Trusts nobody.
+    pub(super) fn nobody() -> Result<Self, BadFile> {
+        Self::with(RootCertStore::empty(), &TlsFiles::default())
+    }
+
     /// By these files.
     pub(super) fn load(files: &TlsFiles) -> Result<Self, BadFile> {
         let roots = match &files.ca {
             Some(path) => ca(path)?,
             None => system(),
         };
+        if roots.is_empty() {
+            return Err(bad(
+                "--redis-ca",
+                "",
+                "the system trusts nobody (no CA certificates are installed); name a file with the CA's",
+            ));
+        }
+        Self::with(roots, files)
+    }
+
+    fn with(roots: RootCertStore, files: &TlsFiles) -> Result<Self, BadFile> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| bad("--redis-ca", "", &error.to_string()))?
