@@ -191,6 +191,25 @@ impl Client {
         answer
     }
 
+    /// Reads no more than the head of the next answer, 1xx or not: its status.
+    ///
+    /// # Errors
+    /// When the connection ends or its bytes are no answer.
+    pub fn read_answer_head(&mut self) -> io::Result<u16> {
+        let connection = self.connection.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        read_head(connection).map(|(status, _)| status)
+    }
+
+    /// Reads so many bytes of what follows a head.
+    ///
+    /// # Errors
+    /// When the connection ends before.
+    pub fn read_bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        let connection = self.connection.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let mut bytes = vec![0; count];
+        connection.read_exact(&mut bytes).map(|()| bytes)
+    }
+
     /// Drops the connection, with whatever is under way on it.
     pub fn disconnect(&mut self) {
         self.connection = None;

@@ -1,7 +1,8 @@
 //! An HTTP/2 client over plain TCP with prior knowledge, for many streams at once.
 
 use bytes::Bytes;
-use h2::client::{self, SendRequest};
+use h2::client::{self, ResponseFuture, SendRequest};
+use h2::{RecvStream, SendStream};
 use http::{HeaderName, HeaderValue, Method};
 use tokio::net::TcpStream;
 
@@ -11,6 +12,14 @@ use crate::http1::Answer;
 #[derive(Debug, Clone)]
 pub struct Connection {
     send: SendRequest<Bytes>,
+}
+
+/// A request under way, whose body is sent piece by piece and whose answer is read as it comes. Dropping it resets its stream.
+#[derive(Debug)]
+pub struct Exchange {
+    sending: SendStream<Bytes>,
+    response: Option<ResponseFuture>,
+    receiving: Option<RecvStream>,
 }
 
 /// A request without body.
@@ -122,5 +131,54 @@ impl Connection {
         tokio::task::yield_now().await; // lets the connection's task send the headers first
         stream.send_reset(h2::Reason::CANCEL);
         Ok(())
+    }
+
+    /// Begins a request whose body stays open.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn begin(&self, request: &Request) -> Result<Exchange, h2::Error> {
+        let mut send = self.send.clone().ready().await?;
+        let (response, sending) = send.send_request(request.inner.clone(), false)?;
+        Ok(Exchange { sending, response: Some(response), receiving: None })
+    }
+}
+
+// === impl Exchange ===
+
+impl Exchange {
+    /// Sends a piece of the body; the last one ends it.
+    ///
+    /// # Errors
+    /// When the stream has ended.
+    pub fn send(&mut self, piece: &[u8], last: bool) -> Result<(), h2::Error> {
+        self.sending.send_data(Bytes::copy_from_slice(piece), last)
+    }
+
+    /// Waits for the head of the answer: its status.
+    ///
+    /// # Errors
+    /// When the stream ends without one, or it was asked for before.
+    pub async fn status(&mut self) -> Result<u16, h2::Error> {
+        let response = self.response.take().ok_or(h2::Reason::INTERNAL_ERROR)?;
+        let (parts, body) = response.await?.into_parts();
+        self.receiving = Some(body);
+        Ok(parts.status.as_u16())
+    }
+
+    /// The next piece of the answer's body; None at its end. After [`Exchange::status`].
+    ///
+    /// # Errors
+    /// When the stream breaks off.
+    pub async fn receive(&mut self) -> Result<Option<Bytes>, h2::Error> {
+        let receiving = self.receiving.as_mut().ok_or(h2::Reason::INTERNAL_ERROR)?;
+        let piece = receiving.data().await.transpose()?;
+        receiving.flow_control().release_capacity(piece.as_ref().map_or(0, Bytes::len))?;
+        Ok(piece)
+    }
+
+    /// Resets the stream: the client has lost interest.
+    pub fn cancel(mut self) {
+        self.sending.send_reset(h2::Reason::CANCEL);
     }
 }

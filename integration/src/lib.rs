@@ -5,6 +5,7 @@ pub mod accuracy;
 pub mod bench;
 pub mod bootstrap;
 pub mod certificates;
+pub mod clock;
 pub mod cluster;
 pub mod demo_store;
 pub mod envoy;

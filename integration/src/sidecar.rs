@@ -32,6 +32,8 @@ pub struct Setup {
     pub key_file: Option<PathBuf>,
     /// Further flags.
     pub flags: Vec<String>,
+    /// Further variables of its environment.
+    pub env: Vec<(String, String)>,
     /// Where its logs go.
     pub dir: PathBuf,
 }
@@ -54,7 +56,7 @@ impl Sidecar {
         if matches!(setup.listen, Endpoint::Tcp(_)) {
             command.arg("--insecure-loopback");
         }
-        command.args(&setup.flags);
+        command.args(&setup.flags).envs(setup.env.iter().cloned());
         let process = Process::start(&setup.name, command, &setup.dir);
         process.wait_ready(|| get(setup.api, "/healthz").is_some_and(|answer| answer.status == 200));
         Self { process, setup }

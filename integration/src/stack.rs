@@ -12,8 +12,8 @@ use crate::fault::FaultProxy;
 use crate::process::Process;
 use crate::redis::Redis;
 use crate::sidecar::{Setup, Sidecar, start_echo};
-use crate::tools;
 use crate::workdir::{Workdir, free_port};
+use crate::{clock, tools};
 
 /// What to start. Reads as a sentence: `Stack::new().redis().sidecars(3).envoys(3).workers(2).rules(json!([…])).start()`.
 pub struct Stack {
@@ -24,6 +24,7 @@ pub struct Stack {
     sidecars: usize,
     sidecar_faults: bool,
     sidecar_flags: Vec<String>,
+    clocks_s: Vec<i64>,
     tcp: bool,
     envoys: usize,
     workers: u32,
@@ -80,6 +81,7 @@ impl Stack {
             sidecars: 1,
             sidecar_faults: false,
             sidecar_flags: Vec::new(),
+            clocks_s: Vec::new(),
             tcp: false,
             envoys: 1,
             workers: 1,
@@ -149,6 +151,13 @@ impl Stack {
     #[must_use]
     pub fn sidecar_flags(mut self, flags: &[&str]) -> Self {
         self.sidecar_flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        self
+    }
+
+    /// The sidecars' clocks, in their order: so many seconds off.
+    #[must_use]
+    pub fn clocks_s(mut self, clocks_s: &[i64]) -> Self {
+        self.clocks_s = clocks_s.to_vec();
         self
     }
 
@@ -278,6 +287,7 @@ impl Stack {
             store: store.to_owned(),
             key_file,
             flags: self.sidecar_flags.clone(),
+            env: self.clocks_s.get(number).map(|off| clock::shifted(*off, dir.path())).unwrap_or_default(),
             dir: dir.path().to_path_buf(),
         });
         sidecar.wait_ready();

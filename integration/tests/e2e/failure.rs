@@ -341,6 +341,7 @@ fn start_sidecar(dir: &Workdir, listen: Endpoint, store: &str) -> kota_integrati
         store: store.to_owned(),
         key_file: Some(dir.write("kota.keys", &format!("{}\n", "0f".repeat(32)))),
         flags: Vec::new(),
+        env: Vec::new(),
         dir: dir.path().to_path_buf(),
     })
 }
