@@ -34,6 +34,7 @@ packages() {
   local wanted=()
   if [ "$1" != demo ]; then
     [ -n "${REDIS_SERVER:-}" ] || [ -x "$tools/redis-server" ] || has redis-server || wanted+=(redis-server)
+    has curl || wanted+=(curl) # the tests run the README's commands
     [ -n "${OPENSSL:-}" ] || has openssl || wanted+=(openssl) # makes the tests' certificates
     [ -n "${PROMTOOL:-}" ] || has promtool || wanted+=(prometheus) # for its promtool
   fi

@@ -14,8 +14,8 @@ use kota_integration::demo_store;
 use kota_integration::envoy::Envoy;
 use kota_integration::process::Process;
 use kota_integration::sidecar::{Setup, Sidecar, start_echo};
-use kota_integration::tools;
 use kota_integration::workdir::Workdir;
+use kota_integration::{tokens, tools};
 use tokio::signal::unix::{SignalKind, signal};
 
 const LISTENER: u16 = 10_000;
@@ -95,6 +95,7 @@ fn start(store: &str) -> io::Result<Demo> {
         store: store.to_owned(),
         key_file,
         flags: Vec::new(),
+        env: Vec::new(),
         dir: dir.path().to_path_buf(),
     });
     let places =
@@ -181,19 +182,27 @@ fn greeting(store: &str, demo: &Demo) -> String {
     let version = version.unwrap_or_default();
     let store = demo_store::shown(store);
     format!(
-        "
-Envoy {version} listens on 127.0.0.1:{LISTENER}; Kota counts in: {store}. Rule: POST /orders, 10 at once and 5/s for each x-api-key.
+        r#"
+Envoy {version} listens on 127.0.0.1:{LISTENER}; Kota counts in: {store}. Its rules: envoy/rules.json.
 The demo waits for a decision up to {DEADLINE_MS} ms (deadlineMs); the shipped envoy/envoy.yaml says 5.
 
-  One request, with its headers:
-    curl -i -X POST -H 'x-api-key: demo' 'http://127.0.0.1:{LISTENER}/orders'
-  Twelve in a row: ten pass, two are told when to come back:
-    curl -s -i -X POST -H 'x-api-key: twelve' 'http://127.0.0.1:{LISTENER}/orders?n=[1-12]' | grep -iE '^(HTTP|ratelimit|retry)'
-  What the sidecar and the filter counted:
-    curl -s 'http://127.0.0.1:{API}/metrics'
-    curl -s 'http://127.0.0.1:{ADMIN}/stats/prometheus' | grep ^kota_
+  sensitive: five logins from an address at once, then one every ten seconds:
+    curl -s -i -X POST '127.0.0.1:{LISTENER}/login?n=[1-7]'
+  For the next ones, be alice, whose token says plan gold:
+    GOLD={gold}
+  gold-orders-create: 100 orders at once and 10/s; gold-global: 200 requests of any kind at once and 20/s. Charged together or not at all:
+    curl -s -o /dev/null -w '%{{http_code}}\n' -X POST -H "authorization: Bearer $GOLD" '127.0.0.1:{LISTENER}/orders?n=[1-150]' | sort | uniq -c
+    curl -s -o /dev/null -w '%{{http_code}}\n' -H "authorization: Bearer $GOLD" '127.0.0.1:{LISTENER}/orders/[1-250]' | sort | uniq -c
+  anonymous: 60 requests a minute from an address without a token, whatever key or plan they claim:
+    curl -s -o /dev/null -w '%{{http_code}}\n' -H 'x-api-key: invented' -H 'x-plan: gold' '127.0.0.1:{LISTENER}/things?n=[1-70]' | sort | uniq -c
+  reports: two at a time:
+    seq 3 | xargs -P 3 -I{{}} curl -s -o /dev/null -w '%{{http_code}}\n' -H "authorization: Bearer $GOLD" -H 'x-echo-hold: 2000' 127.0.0.1:{LISTENER}/reports/{{}} | sort | uniq -c
+  What the filter and the sidecar counted:
+    curl -s 127.0.0.1:{ADMIN}/stats/prometheus | grep ^kota_
+    curl -s 127.0.0.1:{API}/metrics
 
-Logs: {}. Ctrl-C ends it all.",
-        demo.dir.path().display()
+Logs: {}. Ctrl-C ends it all."#,
+        demo.dir.path().display(),
+        gold = tokens::ALICE_GOLD,
     )
 }

@@ -117,9 +117,10 @@ fn an_exemption_is_for_its_path_and_its_callers_alone() {
     }
 }
 
+/// Of an origin that Envoy's cors filter does not know: it reaches Kota.
 fn preflight(path: &str) -> Request {
     Request::new("OPTIONS", path)
-        .header("origin", "https://shop.example")
+        .header("origin", "https://other.example")
         .header("access-control-request-method", "GET")
 }
 
@@ -134,7 +135,7 @@ fn hh_05_a_preflight_takes_nothing_from_the_request_that_it_asks_for() {
     for n in 0..10 {
         assert_eq!(client.send(&preflight("/")).status, 200, "{n}");
         assert_eq!(
-            client.send(&Request::get("/").header("origin", "https://shop.example")).status,
+            client.send(&Request::get("/").header("origin", "https://other.example")).status,
             200,
             "{n}"
         );

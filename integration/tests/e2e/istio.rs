@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kota_integration::bootstrap::{Bootstrap, substitute};
 use kota_integration::workdir::Workdir;
-use kota_integration::{Request, Running, Stack, tools, wait};
+use kota_integration::{Request, Running, Stack, tokens, tools, wait};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -82,6 +82,8 @@ fn start(dir: &Workdir) -> Running {
             ];
             let manifest = substitute(&shipped, &table).unwrap_or_else(|e| panic!("envoyfilter.yaml: {e}"));
             with_patches(bootstrap, &manifest, &discovery);
+            let jwt = &mut bootstrap.filter("envoy.filters.http.jwt_authn")["typed_config"];
+            jwt["providers"]["issuer"]["payload_in_metadata"] = json!("payload"); // as Istio's
         })
         .start()
 }
@@ -91,13 +93,31 @@ fn the_patches_make_an_envoy_that_limits() {
     let dir = Workdir::new();
     let stack = start(&dir);
     let mut client = stack.envoy().client();
-    let statuses: Vec<_> =
-        (0..10).map(|_| client.send(&Request::post("/orders").header("x-api-key", "istio")).status).collect();
-    assert_eq!(statuses, [200; 10]);
+    let login = || Request::post("/login");
+    let statuses: Vec<_> = (0..5).map(|_| client.send(&login()).status).collect();
+    assert_eq!(statuses, [200; 5]);
     // A slow machine may see some tokens come back, so the denial is awaited and not counted to.
-    wait::until_true("the limit is met", || {
-        client.send(&Request::post("/orders").header("x-api-key", "istio")).status == 429
-    });
-    assert!(stack.envoy().kota("allowed.orders-create") >= 10);
-    assert!(stack.envoy().prometheus().contains(r#"kota_denied{rule="orders-create"} 1"#));
+    wait::until_true("the limit is met", || client.send(&login()).status == 429);
+    assert!(stack.envoy().kota("allowed.sensitive") >= 5);
+    assert!(stack.envoy().prometheus().contains(r#"kota_denied{rule="sensitive"} 1"#));
+    // The claims of a token are where Istio puts them.
+    let order = Request::post("/orders").header("authorization", format!("Bearer {}", tokens::ALICE_GOLD));
+    assert_eq!(client.send(&order).header("x-ratelimit-limit"), Some("100"));
+}
+
+#[test]
+fn the_rules_are_those_of_the_shipped_file_as_far_as_istio_lets_them() {
+    let read = |path: &str| std::fs::read_to_string(tools::root().join(path)).expect("a shipped file");
+    let patches = patches(&read("envoy/istio/envoyfilter.yaml"));
+    let extension = patches.iter().find(|patch| patch["applyTo"] == "EXTENSION_CONFIG").expect("the filter");
+    let ours = &extension["patch"]["value"]["typed_config"]["config"]["configuration"]["value"];
+    let ours: Value = serde_json::from_str(ours.as_str().expect("text")).expect("JSON");
+    let mut expected: Value = serde_json::from_str(&read("envoy/rules.json")).expect("JSON");
+    for claim in ["user", "plan"] {
+        expected["descriptors"][claim]["metadata"][1] = json!("payload");
+    }
+    let rules = expected["rules"].as_array_mut().expect("rules");
+    let anonymous = rules.iter_mut().find(|rule| rule["id"] == "anonymous").expect("a rule");
+    anonymous["match"].as_object_mut().expect("conditions").remove("envoy_route");
+    assert_eq!(ours, expected);
 }

@@ -10,6 +10,13 @@ use serde_json::json;
 
 use crate::support::{buckets, fresh_key, get, rule};
 
+/// How many keys have no end.
+pub(crate) fn endless(redis: &Redis) -> i64 {
+    let Reply::Array(counts) = endless_and_all(redis) else { panic!("Redis gives two counts") };
+    let Reply::Integer(endless) = counts[0] else { panic!("Redis gives numbers: {counts:?}") };
+    endless
+}
+
 /// Keys that have no end, and all keys.
 fn endless_and_all(redis: &Redis) -> Reply {
     let script = "local endless, all = 0, redis.call('KEYS', '*')
