@@ -102,3 +102,23 @@ fn mk_04_by_default_nobody_is_trusted() {
         assert_eq!(client.send(&pretending(name)).status, 429, "{name}");
     }
 }
+
+#[test]
+fn mk_04_an_address_is_one_client_however_it_is_written() {
+    let mut config = with_rules(json!([rule("address", 2, json!({ "key": ["ip"] }))]));
+    merge(&mut config["descriptors"], json!({ "ip": { "trustedHops": 1 } }));
+    let stack = Stack::new().config(config).start();
+    let mut client = stack.envoy().client();
+    let mut by = |addresses: &[&str]| {
+        let from = |address: &&str| client.send(&Request::get("/").header("x-forwarded-for", address)).status;
+        addresses.iter().map(from).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        by(&["2001:db8:1:2::1", "2001:DB8:1:2::2", "2001:db8:1:2:ffff::3"]),
+        first_pass(2, 1),
+        "a /64"
+    );
+    assert_eq!(by(&["2001:db8:1:3::1"]), [200], "the next one");
+    assert_eq!(by(&["192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201"]), first_pass(2, 1), "IPv4 in IPv6");
+    assert_eq!(by(&["192.0.2.2"]), [200]);
+}

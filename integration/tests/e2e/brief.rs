@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::{first_pass, fresh_key, get, merge, rule, statuses};
 
 /// Sends `requests`, by `clients` clients at once that are spread over the Envoys; how many were answered 200 and 429.
-fn at_once(stack: &Running, clients: usize, requests: usize, request: &Request) -> (usize, usize) {
+pub(crate) fn at_once(stack: &Running, clients: usize, requests: usize, request: &Request) -> (usize, usize) {
     let statuses: Vec<u16> = thread::scope(|scope| {
         let client = |i: usize| {
             let envoy = &stack.envoys[i % stack.envoys.len()];

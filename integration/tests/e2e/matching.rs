@@ -242,3 +242,28 @@ fn every_built_in_descriptor_can_be_matched_and_makes_a_bucket() {
     assert_eq!(hidden.count(), 2, "what is not plain is hidden: {seen:#?}");
     assert!(tells_no_numbers(&client.send(&get("/anonymous", &fresh_key()))), "it has a key");
 }
+
+#[test]
+fn mk_11_several_parts_of_a_key_can_not_be_taken_for_others() {
+    let rules = json!([rule("parts", 1, json!({ "key": ["one", "two"], "onMissingKey": "SHARED" }))]);
+    let descriptors = json!({ "one": { "header": "x-one" }, "two": { "header": "x-two" } });
+    let stack = Stack::new().redis().config(config(rules, descriptors)).start();
+    let mut client = stack.envoy().client();
+    let parts = [
+        ("a", "b:c"),
+        ("a:b", "c"),
+        ("a", "b}:c"),
+        ("a}", "b:c"),
+        ("", "a:b:c"),
+        ("a:b:c", ""),
+        ("~shared", "x"),
+        ("", "x"),
+    ];
+    for (one, two) in parts {
+        let request = Request::get("/").header("x-one", one).header("x-two", two);
+        assert_eq!(statuses(&mut client, &request, 2), first_pass(1, 1), "{one:?} {two:?}");
+    }
+    assert_eq!(buckets(stack.redis()).len(), parts.len());
+    let secret = fresh_key(); // the same values in another header are another client
+    assert_eq!(client.send(&Request::get("/").header("x-one", &secret).header("x-two", "c")).status, 200);
+}
