@@ -61,8 +61,9 @@ bench-failures: ## Measures how long a request waits when sidecar or Redis are a
 	cargo build --locked -q -p kota-integration --bin bench
 	@exec "$${CARGO_TARGET_DIR:-target}/debug/bench" failures
 
-bench-layouts: ## Compares layouts of a bucket's state on Redis; writes integration/bench/layouts/*.csv
+bench-layouts: ## Compares layouts of a bucket's state on Redis, and what each kind takes; writes integration/bench/layouts/*.csv
 	integration/bench/layouts/run.py
+	integration/bench/layouts/kinds.py
 
 deny: ## Checks licences, sources and duplicates of the dependencies (.deny.toml)
 	@[ -x target/tools/bin/cargo-deny ] || cargo install --locked --root target/tools cargo-deny

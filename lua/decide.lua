@@ -34,7 +34,7 @@
 -- tb1: how much was USED, in micro-tokens (1e-6 token), and when that was true. It does not hold what is left, so that an edited
 --   limit keeps its meaning: raised, it admits at once; lowered, it denies at once; at a new rate what was used is still used.
 --   `at` in 7 bytes and `used` in 5, or in 7 if it is 2^40 or more: with 12 bytes the value fits the allocator's class of 32.
--- sw1: when the current window began (ms, 6 bytes), what was counted in it (4) and in the one before (4).
+-- sw1: when the current window began (whole seconds, 4 bytes, until 2106), what was counted in it (4) and in the one before (4).
 -- Strikes, 30 bytes after either, only of who was denied under a penalty: when the first denial that counts was (ms, 6), how many
 --   there were (4), when the penalty ends (ms, 6, 0 before), and of its bucket `used` (7) and `at` (7).
 -- cc1: a sorted set of slots, by the time (ms) at which their lease ends; of one that was released before it was taken (a
@@ -255,11 +255,12 @@ for i = 1, n do
     local start, current, previous = now_ms - now_ms % window, 0, 0
     if state then
       local length = #state
-      if length ~= 14 and length ~= 44 then
+      if length ~= 12 and length ~= 42 then
         return redis.error_reply('KOTA rule ' .. i .. ' has a state of ' .. length ..
-          ' bytes, not 14 or 44: delete its key')
+          ' bytes, not 12 or 42: delete its key')
       end
-      local began, counted, before = struct.unpack('<I6I4I4', state)
+      local began, counted, before = struct.unpack('<I4I4I4', state)
+      began = began * 1000
       if began >= start then -- or the clock went back, or the window was shorter: nothing is forgotten
         current, previous = counted, before
       elseif began + window >= start then
@@ -325,8 +326,8 @@ for i = 1, n do
         matter = max(matter, wait_for(was, since - now, ARGV[arg + 4] + 0, ARGV[arg + 5] + 0, ARGV[arg + 6]) + 1000)
       else
         local window = ARGV[arg + 4] + 0
-        bare = bare or struct.pack('<I6I4I4', now_ms - now_ms % window, 0, 0)
-        matter = max(matter, struct.unpack('<I6', bare) + 2 * window - now_ms + 1000)
+        bare = bare or struct.pack('<I4I4I4', (now_ms - now_ms % window) / 1000, 0, 0)
+        matter = max(matter, struct.unpack('<I4', bare) * 1000 + 2 * window - now_ms + 1000)
       end
       struck = struck or {}
       struck[i] = {bare .. suffix, matter}
@@ -381,7 +382,7 @@ for i = 1, n do
       local start, current, previous = now_ms - now_ms % window, used[i] + tokens, at[i]
       if tokens > 0 then
         answer[i * 3] = answer[i * 3] - tokens
-        state = struct.pack('<I6I4I4', start, current, previous)
+        state = struct.pack('<I4I4I4', start / 1000, current, previous)
         keep = start + 2 * window - now_ms + 1000
       end
       wait = window_wait(most - max(tokens, 1), current, previous, start + window - now_ms, window)

@@ -81,7 +81,7 @@ if not state and gives then
   return 0
 end
 local length = state and #state
-if state and length ~= 14 and length ~= 44 and (tag == 'sw1' or length ~= 12 and length ~= 42) then
+if state and length ~= 12 and length ~= 42 and (tag == 'sw1' or length ~= 14 and length ~= 44) then
   return redis.error_reply('KOTA a state of ' .. length .. ' bytes is none of ' .. tag .. ': delete its key')
 end
 
@@ -100,7 +100,8 @@ else
   local capacity, window = ARGV[6] + 0, ARGV[7] + 0
   local start, current, previous = now_ms - now_ms % window, 0, 0
   if state then
-    local began, counted, before = struct.unpack('<I6I4I4', state)
+    local began, counted, before = struct.unpack('<I4I4I4', state)
+    began = began * 1000
     if began >= start then
       current, previous = counted, before
     elseif began + window >= start then
@@ -113,7 +114,7 @@ else
   else
     current = min(current + tokens, max(2 * capacity, current))
   end
-  settled = struct.pack('<I6I4I4', start, current, previous)
+  settled = struct.pack('<I4I4I4', start / 1000, current, previous)
   keep = start + 2 * window - now_ms + 1000
 end
 

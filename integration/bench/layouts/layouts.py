@@ -4,25 +4,25 @@ from pathlib import Path
 
 DECIDE = (Path(__file__).parents[3] / "lua" / "decide.lua").read_text()
 
-READ = "local states = redis.call('MGET', unpack(KEYS))\n"
+READ = "local states = redis.call('MGET', unpack(KEYS)) -- of a sorted set: nothing\n"
 UNPACK = """local length = #state
-    if length == 12 then
-      since, was = struct.unpack('<I7I5', state)
-    elseif length == 14 then
-      since, was = struct.unpack('<I7I7', state)
-    else
-      return redis.error_reply('KOTA rule ' .. i .. ' has a state of ' .. length .. ' bytes, not 12 or 14: delete its key')
-    end
+      if length == 12 or length == 42 then
+        since, was = struct.unpack('<I7I5', state)
+      elseif length == 14 or length == 44 then
+        since, was = struct.unpack('<I7I7', state)
+      else
+        return redis.error_reply('KOTA rule ' .. i .. ' has a state of ' .. length ..
+          ' bytes, not 12, 14, 42 or 44: delete its key')
+      end
 """
-WRITE = (
-    "redis.call('SET', KEYS[i], struct.pack(was < 1099511627776 and '<I7I5' or '<I7I7', since, was), 'PX', keep)\n"
-)
+PACK = "state = struct.pack(was < 1099511627776 and '<I7I5' or '<I7I7', since, was)\n"
+WRITE = "redis.call('SET', KEYS[i], state, 'PX', keep)"
 
 
-def variant(read=READ, unpack=UNPACK, write=WRITE, more=()):
-    """decide.lua with other lines for reading, unpacking and writing, and `more` pairs of (old, new) text."""
+def variant(read=READ, unpack=UNPACK, pack=PACK, write=WRITE, more=()):
+    """decide.lua with other lines for reading, unpacking, packing and writing, and `more` pairs of (old, new) text."""
     script = DECIDE
-    for old, new in ((READ, read), (UNPACK, unpack), (WRITE, write), *more):
+    for old, new in ((READ, read), (UNPACK, unpack), (PACK, pack), (WRITE, write), *more):
         if script.count(old) != 1:
             raise SystemExit(f"lua/decide.lua no longer holds this line once, adapt layouts.py: {old!r}")
         script = script.replace(old, new)
@@ -102,14 +102,14 @@ LAYOUTS = {
     "packed16": (
         variant(
             unpack="since, was = struct.unpack('<dd', state)\n",
-            write="redis.call('SET', KEYS[i], struct.pack('<dd', since, was), 'PX', keep)\n",
+            pack="state = struct.pack('<dd', since, was)\n",
         ),
         "buckets",
     ),
     "text": (
         variant(
             unpack="since, was = string.match(state, '(%d+):(%d+)')\nsince, was = tonumber(since), tonumber(was)\n",
-            write="redis.call('SET', KEYS[i], string.format('%.0f:%.0f', since, was), 'PX', keep)\n",
+            pack="state = string.format('%.0f:%.0f', since, was)\n",
         ),
         "buckets",
     ),
@@ -117,8 +117,8 @@ LAYOUTS = {
         variant(
             read=each("redis.call('HMGET', KEYS[i], 'at', 'used')"),
             unpack="since, was = tonumber(state[1]) or now, tonumber(state[2]) or 0\n",
-            write="redis.call('HSET', KEYS[i], 'at', string.format('%.0f', since), 'used', string.format('%.0f', was))\n"
-            "redis.call('PEXPIRE', KEYS[i], keep)\n",
+            pack="state = {string.format('%.0f', since), string.format('%.0f', was)}\n",
+            write="redis.call('HSET', KEYS[i], 'at', state[1], 'used', state[2]) redis.call('PEXPIRE', KEYS[i], keep)",
         ),
         "buckets",
     ),
@@ -126,15 +126,13 @@ LAYOUTS = {
     "client hash": (
         variant(
             read="local states = redis.call('HMGET', KEYS[1], unpack(ARGV, 2 + 7 * n))\nlocal fields, longest = {}, 0\n",
-            write="fields[#fields + 1] = ARGV[1 + 7 * n + i]\n"
-            "fields[#fields + 1] = struct.pack(was < 1099511627776 and '<I7I5' or '<I7I7', since, was)\n"
-            "if keep > longest then longest = keep end\n",
+            write="fields[#fields + 1] = ARGV[1 + 7 * n + i] fields[#fields + 1] = state "
+            "if keep > longest then longest = keep end",
             more=(
-                ("local n = #KEYS\n", "local n = (#ARGV - 1) / 8\n"),
-                ("if #ARGV ~= 1 + 7 * n then", "if #ARGV ~= 1 + 8 * n then"),
+                ("local n, last = #KEYS, #ARGV\n", "local n = (#ARGV - 1) / 8\nlocal last = 1 + 7 * n\n"),
                 (
-                    "  end\nend\nreturn answer\n",
-                    "  end\nend\nif #fields > 0 then\n  redis.call('HSET', KEYS[1], unpack(fields))\n"
+                    "= wait\n  end\nend\nreturn answer\n",
+                    "= wait\n  end\nend\nif #fields > 0 then\n  redis.call('HSET', KEYS[1], unpack(fields))\n"
                     "  if redis.call('PTTL', KEYS[1]) < longest then redis.call('PEXPIRE', KEYS[1], longest) end\nend\n"
                     "return answer\n",
                 ),

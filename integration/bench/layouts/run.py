@@ -198,4 +198,5 @@ def main():
     tables(rows, memory_rows)
 
 
-main()
+if __name__ == "__main__":
+    main()

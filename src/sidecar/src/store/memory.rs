@@ -145,7 +145,7 @@ impl Buckets {
                 Some(slots(limit.release(self.slots(key, now_us), now_ms, slot)))
             }
             Kind::Renew { limit, slot } => limit.renew(self.slots(key, now_us), now_ms, slot).map(slots),
-            Kind::Pardon => return self.pardon(key),
+            Kind::Pardon => return self.pardon(key, now_us),
         };
         let done = write.is_some();
         if let Some(write) = write {
@@ -161,8 +161,9 @@ impl Buckets {
         }
     }
 
-    fn pardon(&mut self, key: &[u8]) -> bool {
-        self.states.get_mut(key).is_some_and(|kept| kept.bucket.strikes.take().is_some())
+    fn pardon(&mut self, key: &[u8], now_us: u64) -> bool {
+        let kept = self.states.get_mut(key).filter(|kept| now_us / 1_000 < kept.full_at_ms);
+        kept.is_some_and(|kept| kept.bucket.strikes.take().is_some())
     }
 
     fn put(&mut self, key: &[u8], write: Write<Bucket>, now_us: u64) {

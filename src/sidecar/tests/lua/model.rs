@@ -167,7 +167,7 @@ pub(crate) fn packed(bucket: &Bucket) -> Vec<u8> {
             put(used.micro_tokens, if used.micro_tokens < 1 << 40 { 5 } else { 7 });
         }
         State::Windows(windows) => {
-            put(windows.start_ms, 6);
+            put(windows.start_ms / 1_000, 4);
             put(windows.current, 4);
             put(windows.previous, 4);
         }

@@ -1,6 +1,10 @@
 use super::*;
+use limits::concurrency::Concurrency;
 use limits::decision::Limit;
+use limits::penalty::Penalty;
 use limits::refill::Refill;
+use limits::settle::Settlement;
+use limits::sliding_window::SlidingWindow;
 use limits::token_bucket::TokenBucket;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -63,4 +67,44 @@ async fn a_million_clients_never_pass_the_bound() {
     }
     let buckets = store.lock();
     assert_eq!(buckets.order.len(), buckets.states.len());
+}
+
+/// Asks one rule, whose slot is its key; whether it is admitted.
+async fn ask(store: &Memory, key: &str, limit: Limit, penalty: Option<Penalty>, cost: u64) -> bool {
+    let mut asks = Asks::default();
+    asks.call(limit, penalty, cost, false, |into| into.extend_from_slice(key.as_bytes()));
+    asks.slot(key.as_bytes());
+    assert!(asks.end_check());
+    matches!(store.decide(&asks, tokio::time::Instant::now()).await[0], Answer::Admitted(_))
+}
+
+async fn change(store: &Memory, key: &str, kind: Kind) -> bool {
+    let change = Change { key: key.as_bytes().to_vec(), kind };
+    store.change(&[change], tokio::time::Instant::now()).await[0] == Changed::Yes
+}
+
+#[tokio::test]
+async fn buckets_of_every_kind_end_with_their_time() {
+    let (store, now_ms) = store(1_000);
+    let window = Limit::SlidingWindow(SlidingWindow::new(1, 60).unwrap());
+    let slots = Concurrency::new(1, 60).unwrap();
+    let bucket = TokenBucket::new(1, Refill::new(1, 1).unwrap(), 0).unwrap();
+    let penalty = Penalty::new(1, 60, 60, bucket).ok();
+    for (key, limit) in [("window", window), ("slots", Limit::Concurrency(slots))] {
+        assert!(ask(&store, key, limit, None, 1).await);
+    }
+    assert!(!ask(&store, "window", window, None, 1).await);
+    assert!(!ask(&store, "denied", Limit::TokenBucket(bucket), penalty, 2).await);
+    assert_eq!(store.len(), 3, "a denial under a penalty is remembered");
+    let renew = || Kind::Renew { limit: slots, slot: b"slots"[..].into() };
+    assert!(change(&store, "slots", renew()).await);
+    now_ms.fetch_add(200_000, Ordering::Relaxed);
+    assert!(!change(&store, "slots", renew()).await);
+    assert!(!change(&store, "denied", Kind::Pardon).await, "it is over by itself");
+    let give = Kind::Settle { limit: window, penalty: None, settlement: Settlement::Give, tokens: 1 };
+    assert!(!change(&store, "window", give).await);
+    for new in 0..3 {
+        assert!(ask(&store, &format!("new{new}"), window, None, 1).await);
+    }
+    assert_eq!(store.len(), 3, "what has ended made room");
 }
