@@ -66,6 +66,12 @@ impl Rule {
         self
     }
 
+    /// The same capacity per second.
+    pub(crate) fn window_of_a_second(mut self) -> Self {
+        self.limit = Limit::SlidingWindow(SlidingWindow::new(self.limit.capacity(), 1).unwrap());
+        self
+    }
+
     /// The same capacity at once, on leases of an hour. Each check has a slot of its own.
     pub(crate) fn slots(mut self) -> Self {
         self.limit = Limit::Concurrency(Concurrency::new(self.limit.capacity(), 3_600).unwrap());

@@ -139,6 +139,33 @@ async fn al_08_three_sidecars_admit_no_more_than_the_servers_clock_allows() {
     assert!(admitted_in_all <= 5 + RATE * elapsed_us / 1_000_000, "{admitted_in_all} in {elapsed_us} us");
 }
 
+/// AL-08, MP-06: the same for a window: of each that the server's clock has seen no more pass than it takes, whoever asks.
+#[tokio::test(flavor = "multi_thread")]
+async fn al_08_mp_06_three_sidecars_share_the_servers_window() {
+    const CAPACITY: u64 = 20;
+    let workdir = Workdir::new();
+    let server = Server::start(workdir.path());
+    let mut clients = Vec::new();
+    let stores = [store(&server).await.0, store(&server).await.0, store(&server).await.0];
+    let start = time_us(&server) / 1_000_000;
+    for store in stores {
+        clients.push(tokio::spawn(async move {
+            let mut passed = 0;
+            for _ in 0..1_000 {
+                let rule = rule("shared", CAPACITY).window_of_a_second();
+                passed += u64::from(admitted(&one(&store, &[rule]).await));
+            }
+            passed
+        }));
+    }
+    let mut passed = 0;
+    for client in clients {
+        passed += client.await.unwrap();
+    }
+    let windows = time_us(&server) / 1_000_000 - start + 1;
+    assert!((CAPACITY..=CAPACITY * windows).contains(&passed), "{passed} in {windows} windows");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn mp_01_three_sidecars_admit_exactly_the_capacity() {
     let workdir = Workdir::new();
