@@ -26,7 +26,9 @@ static SLOTS: AtomicU64 = AtomicU64::new(0);
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) key: String,
-    limit: Limit,
+    capacity: u64,
+    /// None: a bucket that gets a token in 1,000 s. It can't be a large one, which would be too long in filling.
+    limit: Option<Limit>,
     penalty: Option<Penalty>,
     cost: u64,
     shadow: bool,
@@ -36,14 +38,7 @@ pub(crate) struct Rule {
 
 /// A bucket that gets a token in 1,000 s: during a test, none.
 pub(crate) fn rule(key: impl Into<String>, capacity: u64) -> Rule {
-    Rule {
-        key: key.into(),
-        limit: bucket(capacity, 1, 1_000),
-        penalty: None,
-        cost: 1,
-        shadow: false,
-        slot: None,
-    }
+    Rule { key: key.into(), capacity, limit: None, penalty: None, cost: 1, shadow: false, slot: None }
 }
 
 fn bucket(capacity: u64, tokens: u64, seconds: u64) -> Limit {
@@ -52,29 +47,29 @@ fn bucket(capacity: u64, tokens: u64, seconds: u64) -> Limit {
 
 impl Rule {
     pub(crate) fn limit(&self) -> Limit {
-        self.limit
+        self.limit.unwrap_or_else(|| bucket(self.capacity, 1, 1_000))
     }
 
     pub(crate) fn per_second(mut self, tokens: u64) -> Self {
-        self.limit = bucket(self.limit.capacity(), tokens, 1);
+        self.limit = Some(bucket(self.capacity, tokens, 1));
         self
     }
 
     /// The same capacity per 31 days: no test sees the end of two of them.
     pub(crate) fn window(mut self) -> Self {
-        self.limit = Limit::SlidingWindow(SlidingWindow::new(self.limit.capacity(), 2_678_400).unwrap());
+        self.limit = Some(Limit::SlidingWindow(SlidingWindow::new(self.capacity, 2_678_400).unwrap()));
         self
     }
 
     /// The same capacity per second.
     pub(crate) fn window_of_a_second(mut self) -> Self {
-        self.limit = Limit::SlidingWindow(SlidingWindow::new(self.limit.capacity(), 1).unwrap());
+        self.limit = Some(Limit::SlidingWindow(SlidingWindow::new(self.capacity, 1).unwrap()));
         self
     }
 
     /// The same capacity at once, on leases of an hour. Each check has a slot of its own.
     pub(crate) fn slots(mut self) -> Self {
-        self.limit = Limit::Concurrency(Concurrency::new(self.limit.capacity(), 3_600).unwrap());
+        self.limit = Some(Limit::Concurrency(Concurrency::new(self.capacity, 3_600).unwrap()));
         self
     }
 
@@ -93,7 +88,7 @@ impl Rule {
 
     /// Tokens that go back, or are charged after the fact.
     pub(crate) fn settle(&self, settlement: Settlement, tokens: u64) -> Change {
-        let (limit, penalty) = (self.limit, self.penalty);
+        let (limit, penalty) = (self.limit(), self.penalty);
         self.change(Kind::Settle { limit, penalty, settlement, tokens })
     }
 
@@ -112,7 +107,7 @@ impl Rule {
     }
 
     fn held(&self) -> (Concurrency, Box<[u8]>) {
-        match (self.limit, &self.slot) {
+        match (self.limit(), &self.slot) {
             (Limit::Concurrency(limit), Some(slot)) => (limit, slot.as_bytes().into()),
             _ => panic!("{self:?} holds no slot"),
         }
@@ -154,9 +149,9 @@ pub(crate) fn with_slot(check: &[Rule], slot: &[u8]) -> Asks {
 fn add(asks: &mut Asks, check: &[Rule], slot: &[u8]) {
     for rule in check {
         let write = |into: &mut Vec<u8>| into.extend_from_slice(rule.key.as_bytes());
-        asks.call(rule.limit, rule.penalty, rule.cost, rule.shadow, write);
+        asks.call(rule.limit(), rule.penalty, rule.cost, rule.shadow, write);
     }
-    if check.iter().any(|rule| matches!(rule.limit, Limit::Concurrency(_))) {
+    if check.iter().any(|rule| matches!(rule.limit(), Limit::Concurrency(_))) {
         asks.slot(slot);
     }
     assert!(asks.end_check());
