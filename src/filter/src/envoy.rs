@@ -524,8 +524,8 @@ impl HttpContext for Stream {
 }
 
 // Every ending comes here, once and last, after `on_log` and `on_done` (seen on Envoy 1.40): an answer of the upstream, of Envoy or of
-// another filter; an upstream that resets, breaks off or is too slow; a client that goes before the answer, within it, within its
-// own body or while it is decided; a WebSocket that closes.
+// another filter; an upstream that resets, breaks off, is too slow or says GOAWAY; a client that goes before the answer, within it,
+// within its own body or while it is decided; a gRPC call that is cancelled, a WebSocket or a connection that closes, a drain.
 impl Drop for Stream {
     fn drop(&mut self) {
         let Some(config) = self.shared.config.get() else { return };
