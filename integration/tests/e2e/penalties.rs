@@ -1,7 +1,8 @@
 //! Penalties (R10) over real pods: who keeps being denied is held shorter, and behaves out of it or is pardoned.
 
 use kota_integration::stack::with_rules;
-use kota_integration::{Running, Stack, wait};
+use kota_integration::workdir::Workdir;
+use kota_integration::{Client, Request, Running, Stack, wait};
 use serde_json::{Value, json};
 
 use crate::slots::now_ms;
@@ -19,7 +20,11 @@ fn penal(more: Value) -> Value {
 
 fn start(rule: Value) -> Running {
     let config = with_rules(json!([rule]));
-    Stack::new().redis().sidecars(3).envoys(3).config(config).deadline_ms(5000).start()
+    // The sidecars have the rules too, so that an operator can ask them for a pardon.
+    let dir = Workdir::new();
+    let rules = dir.write("rules.json", &config.to_string());
+    let flags = ["--rules", rules.to_str().expect("UTF-8")];
+    Stack::new().redis().sidecars(3).sidecar_flags(&flags).envoys(3).config(config).deadline_ms(5000).start()
 }
 
 /// How many of so many in a row pass, wherever they are decided.
@@ -61,6 +66,26 @@ fn who_keeps_being_denied_is_held_shorter_and_behaves_out_of_it() {
     assert_eq!(passed(&stack, &decent, 5), 5, "nobody else is punished");
     await_ms(&stack, 3100);
     assert_eq!(passed(&stack, &greedy, 5), 5, "after three seconds without a denial it is over");
+}
+
+#[test]
+fn an_operator_pardons_whom_another_pod_has_denied() {
+    let stack = start(penal(json!({})));
+    let (one, other) = (fresh_key(), fresh_key());
+    for key in [&one, &other] {
+        be_denied(&stack, key, 4);
+    }
+    let pardon = |key: &str| {
+        let body = json!({ "domain": "test", "descriptors": [{ "api_key": key }] }).to_string();
+        let request = Request::post("/v1/pardon").header("content-type", "application/json").body(body);
+        let answer = Client::new(stack.sidecars[2].api()).send(&request);
+        (answer.status, answer.json())
+    };
+    assert_eq!(pardon(&one), (200, json!({ "pardoned": ["penal"] })));
+    assert_eq!(pardon(&fresh_key()), (200, json!({ "pardoned": [] })), "nobody has denied this one");
+    await_ms(&stack, 1100);
+    assert_eq!(passed(&stack, &one, 5), 5, "its own limit holds, which is full again");
+    assert!(passed(&stack, &other, 5) < 5, "who was not pardoned is still held shorter");
 }
 
 #[test]
