@@ -3,31 +3,23 @@
 //! All state belongs to a root context and is shared with its streams: a configuration change makes a second root in the same
 //! VM. The exceptions are what the host gives out per VM and never takes back: metric ids and queues.
 
-use crate::answer::{Field, Reply};
-use crate::bill::Settlement;
 use crate::callout::{Arrival, Refusal};
 use crate::capture::{Capture, Connection};
 use crate::check::{self, Plan};
 use crate::config::Config;
-use crate::counters::{OTHER, RULES_MAX};
-use crate::exchange::{self, Counter, Exchange, Note, Tally, Told};
+use crate::exchange::{self, Tally};
 use crate::host::{self, Buffer, Map};
-use crate::pairs;
-use crate::worker::slots::SlotId;
-use crate::worker::{ANSWERS_MAX, Worker};
-use core::cell::{Cell, OnceCell, RefCell};
+use crate::shared::{Shared, Waiting};
+use crate::speech::{self, Speech};
+use crate::worker::ANSWERS_MAX;
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use hashbrown::{HashMap, HashSet};
 use limits::request::Request;
 use protocol::batch::{BYTES_MAX, MARKER};
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType, LogLevel, Status};
-use std::borrow::Cow;
 use std::rc::Rc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// How often a root looks for a wake that was lost, and for slots to be renewed.
-const TICK_MS: u32 = 100;
 /// How long a root that is replaced waits for what it still has to tell the sidecar, in microseconds.
 const CLOSING_MAX_US: u64 = 10_000_000;
 
@@ -35,51 +27,6 @@ proxy_wasm::main! {{
     proxy_wasm::set_log_level(LogLevel::Warn);
     proxy_wasm::set_root_context(|id| Box::new(Root(Rc::new(Shared::new(id)))));
 }}
-
-thread_local! {
-    static METRICS: RefCell<Metrics> = RefCell::new(Metrics::default());
-    /// The names of the queues whose roots have gone. The host never frees a queue (some 4.6 KB each), so the next root takes one over.
-    static QUEUES: RefCell<Vec<u128>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The counters that this VM has defined.
-#[derive(Default)]
-struct Metrics {
-    ids: HashMap<String, u32>,
-    rules: HashSet<Box<str>>,
-}
-
-/// What a root shares with its streams.
-struct Shared {
-    root: u32,
-    started: Instant,
-    config: OnceCell<Config>,
-    listens: Cell<bool>,
-    queue_name: Cell<Option<u128>>,
-    wake_queue: Cell<Option<u32>>,
-    worker: RefCell<Worker<Rc<Waiting>>>,
-    counters: RefCell<HashMap<(u16, usize), u32>>,
-    matched: RefCell<Vec<u16>>,
-    tally: RefCell<Tally>,
-    /// When a root that is replaced goes at the latest.
-    closing_until_us: Cell<Option<u64>>,
-}
-
-/// A stream, as the root finds it again.
-struct Waiting {
-    id: u32,
-    dialect: Cell<Speech>,
-    exchange: RefCell<Exchange>,
-}
-
-/// What the client understands.
-#[derive(Clone, Copy, Default)]
-enum Speech {
-    #[default]
-    Http,
-    Grpc,
-    GrpcWeb,
-}
 
 struct Root(Rc<Shared>);
 
@@ -104,190 +51,6 @@ impl Connection for HostConnection {
 
     fn metadata(&self, path: &[Box<str>]) -> Option<Vec<u8>> {
         host::property(&format!("metadata\0filter_metadata\0{}", path.join("\0")))
-    }
-}
-
-// === impl Shared ===
-
-impl Shared {
-    fn new(root: u32) -> Self {
-        Self {
-            root,
-            started: Instant::now(),
-            config: OnceCell::new(),
-            listens: Cell::new(false),
-            queue_name: Cell::new(None),
-            wake_queue: Cell::new(None),
-            worker: RefCell::default(),
-            counters: RefCell::default(),
-            matched: RefCell::default(),
-            tally: RefCell::default(),
-            closing_until_us: Cell::new(None),
-        }
-    }
-
-    /// Microseconds on a clock that nobody sets.
-    fn now_us(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
-    }
-
-    /// Asks for a turn of the root after this one, if there is something to do.
-    fn wake(&self) {
-        if self.worker.borrow_mut().wants_wake() && !self.wake_queue.get().is_some_and(host::enqueue) {
-            self.worker.borrow_mut().woken(); // The next tick takes its place.
-        }
-    }
-
-    /// Begins to take wakes and ticks, at the root's first check: the VMs of the main thread and canaries never have one. From a
-    /// stream the host registers its root. A queue's name is random, since queues are common to all workers, and nothing numbers
-    /// those.
-    fn listen(&self) {
-        if self.listens.replace(true) {
-            return;
-        }
-        host::set_tick_period(TICK_MS);
-        let name = QUEUES.with_borrow_mut(Vec::pop).or_else(|| random().map(u128::from_le_bytes));
-        self.queue_name.set(name);
-        self.wake_queue.set(name.and_then(|name| host::register_queue(&format!("kota-wake-{name:032x}"))));
-        self.worker.borrow_mut().seed(random().unwrap_or_else(unlikely_twice));
-    }
-
-    /// A stream has ended, or has at least no use for its slot any more.
-    fn release(&self, slot: Option<SlotId>) {
-        if let Some(slot) = slot {
-            self.worker.borrow_mut().end(slot);
-            self.wake();
-        }
-    }
-
-    /// Requests cost something else than they took.
-    fn settle(&self, settlements: Vec<Settlement>) {
-        if !settlements.is_empty() {
-            self.worker.borrow_mut().settle(settlements);
-            self.wake();
-        }
-    }
-
-    /// Ends the ticks, which the host would go on with after the root has gone.
-    fn stop_ticks(&self) {
-        if self.listens.get() {
-            host::set_tick_period(0);
-        }
-    }
-
-    /// Raises counters, which are defined at their first use, and keeps the emptied tally for the next.
-    fn count(&self, config: &Config, mut tally: Tally) {
-        let mut known = self.counters.borrow_mut();
-        for (rule, counter) in tally.drain(..) {
-            let id = known.get(&(rule, counter.index())).copied().or_else(|| {
-                let id = METRICS.with_borrow_mut(|metrics| metrics.define(config, rule, counter))?;
-                known.insert((rule, counter.index()), id);
-                Some(id)
-            });
-            id.into_iter().for_each(host::increment);
-        }
-        self.tally.replace(tally);
-    }
-
-    /// Carries out what an exchange wants done with its stream, which is the effective context.
-    fn carry_out(&self, config: &Config, action: exchange::Action, speech: Speech) {
-        match action {
-            exchange::Action::Nothing => {}
-            exchange::Action::Resume(note) => {
-                write_note(config, note);
-                host::resume_request();
-            }
-            exchange::Action::Reply(reply, note) => {
-                write_note(config, note);
-                send(&reply, speech);
-            }
-        }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if let Some(name) = self.queue_name.take() {
-            QUEUES.with_borrow_mut(|names| names.push(name));
-        }
-    }
-}
-
-fn random<const N: usize>() -> Option<[u8; N]> {
-    let mut bytes = [0u8; N];
-    getrandom::fill(&mut bytes).ok().map(|()| bytes)
-}
-
-/// Where the host gives no random bytes: the time.
-fn unlikely_twice() -> [u8; 8] {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).to_le_bytes()
-}
-
-// === impl Metrics ===
-
-impl Metrics {
-    fn define(&mut self, config: &Config, rule: u16, counter: Counter) -> Option<u32> {
-        let id = &*config.announcement(rule)?.id;
-        let named =
-            usize::from(rule) < RULES_MAX && (self.rules.contains(id) || self.rules.len() < RULES_MAX);
-        if named {
-            self.rules.insert(id.into());
-        }
-        let name = counter.name(if named { id } else { OTHER });
-        if let Some(&id) = self.ids.get(&name) {
-            return Some(id);
-        }
-        let id = host::define_counter(&name)?;
-        self.ids.insert(name, id);
-        Some(id)
-    }
-}
-
-/// Leaves for the access log what became of the effective stream.
-fn write_note(config: &Config, note: Note) {
-    host::set_property("kota.decision", note.decision);
-    if let Some(rule) = note.rule.and_then(|rule| config.announcement(rule)) {
-        host::set_property("kota.rule", &rule.id);
-    }
-    if let Some(reason) = note.reason {
-        host::set_property("kota.reason", reason.word());
-    }
-}
-
-/// Answers the effective stream in the form that its client understands.
-fn send(reply: &Reply, speech: Speech) {
-    let others = reply.headers.iter().filter(|(name, _)| *name != "content-type").cloned();
-    let (status, headers, body, grpc_status): (_, Vec<Field>, Cow<'_, [u8]>, _) = match speech {
-        Speech::Http => (reply.status, reply.headers.clone(), reply.body.as_bytes().into(), None),
-        // Envoy turns this into a trailers-only answer: status 200, grpc-status, and the body as grpc-message.
-        Speech::Grpc => (200, others.collect(), reply.detail.as_bytes().into(), Some(reply.grpc_status)),
-        Speech::GrpcWeb => {
-            let content_type = ("content-type", "application/grpc-web+proto".to_owned());
-            (200, others.chain([content_type]).collect(), reply.grpc_web_body().into(), None)
-        }
-    };
-    let headers = pairs::write(headers.iter().map(|(name, value)| (*name, &**value)));
-    host::send_reply(status, &body, &headers, grpc_status);
-}
-
-/// Adds what Kota says to a response that may already say something: the lists are joined, of the rest the stricter stays.
-fn add_fields(told: &Told) {
-    for (name, value) in &told.fields {
-        host::add_header(Map::Response, name, value);
-    }
-    if told.legacy.is_empty() {
-        return;
-    }
-    let upstream = host::header(Map::Response, "x-ratelimit-remaining");
-    let upstream_left =
-        upstream.as_ref().and_then(|left| str::from_utf8(left).ok()?.trim().parse::<u64>().ok());
-    match (upstream, upstream_left) {
-        (None, _) => {
-            told.legacy.iter().for_each(|(name, value)| host::add_header(Map::Response, name, value))
-        }
-        (Some(_), Some(left)) if left <= told.left => {}
-        _ => told.legacy.iter().for_each(|(name, value)| host::replace_header(Map::Response, name, value)),
     }
 }
 
@@ -512,7 +275,7 @@ impl HttpContext for Stream {
     // Runs for Kota's own replies and for those that Envoy makes while the request waits, too.
     fn on_http_response_headers(&mut self, _headers: usize, _end: bool) -> Action {
         let told = self.waiting.exchange.borrow_mut().on_response();
-        told.iter().for_each(add_fields);
+        told.iter().for_each(speech::add_fields);
         self.read_cost(Map::Response);
         Action::Continue
     }

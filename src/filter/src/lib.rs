@@ -6,7 +6,7 @@
 //! - [`bucket`], [`bill`], [`worker::slots`]: what has to be said about a request after it has passed
 //! - [`exchange`], [`answer`]: what becomes of a request, and what its client is told
 //! - [`config`], [`reason`], [`counters`]: rules and words
-//! - `host`, `envoy` (wasm32 only): the shell
+//! - `envoy`, `shared`, `speech`, `metrics`, `host` (wasm32 only): the shell
 //!
 //! All but the shell is pure: values in, values out, tested natively. Nothing panics.
 #![cfg_attr(
@@ -37,8 +37,14 @@ mod envoy;
 pub mod exchange;
 #[cfg(target_arch = "wasm32")]
 mod host;
+#[cfg(target_arch = "wasm32")]
+mod metrics;
 pub mod pairs;
 pub mod reason;
+#[cfg(target_arch = "wasm32")]
+mod shared;
+#[cfg(target_arch = "wasm32")]
+mod speech;
 #[cfg(test)]
 mod testing;
 pub mod worker;
