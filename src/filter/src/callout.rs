@@ -1,7 +1,7 @@
 //! What came back from a callout: a genuine answer, or the reason why there is none.
 
 use crate::reason::Reason;
-use protocol::batch::{Answer, Answers, BYTES_MAX, WireError, decode_answers};
+use protocol::batch::{Answer, Answers, BYTES_MAX, Unknown, WireError, decode_answers};
 
 /// What the host tells of a finished callout.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,8 @@ impl Arrival<'_> {
             return Err(Reason::Garbage);
         }
         match decode_answers(self.body) {
+            // A sidecar that can't read a batch does not know how many checks are in it, and answers in a version of its own.
+            Ok(Answers { answers, .. }) if of_another_version(&answers) => Err(Reason::Version),
             Ok(Answers { answers, .. }) if answers.len() == checks => Ok(answers),
             // What the sidecar answers to a body that it can't read is a problem in JSON, not another version.
             Err(WireError::Version(version)) if version != 0 && version != b'{' => Err(Reason::Version),
@@ -57,10 +59,14 @@ impl Arrival<'_> {
     }
 }
 
+fn of_another_version(answers: &[Answer]) -> bool {
+    !answers.is_empty() && answers.iter().all(|answer| *answer == Answer::Unknown(Unknown::Version))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::batch::{Unknown, VERSION, encode_answers};
+    use protocol::batch::{VERSION, encode_answers};
 
     fn arrival(genuine: bool, status: &[u8], body: &[u8]) -> Result<Vec<Answer>, Reason> {
         Arrival { headers: 3, genuine, status: Some(status), body }.read(1, true)
@@ -82,5 +88,18 @@ mod tests {
         assert_eq!(two.read(2, true), Err(Reason::Garbage));
         assert_eq!(Arrival { headers: 0, ..two }.read(1, false), Err(Reason::Deadline));
         assert_eq!(Arrival { headers: 0, ..two }.read(1, true), Err(Reason::Refused), "broken off");
+    }
+
+    /// What a sidecar that knows version 1 alone answers to whatever it can't read: in its own version, as many answers as a batch
+    /// can ask for, each `Unknown::Version`, and no pause.
+    #[test]
+    fn an_older_sidecar_says_version_however_many_were_asked() {
+        let mut body = vec![1, 64];
+        body.extend([2, 0].repeat(64));
+        body.push(0);
+        for checks in [0, 1, 63, 64] {
+            let older = Arrival { headers: 3, genuine: true, status: Some(b"200"), body: &body };
+            assert_eq!(older.read(checks, true), Err(Reason::Version), "{checks} checks");
+        }
     }
 }

@@ -20,7 +20,8 @@ use protocol::batch::{self, Answer, CHECKS_MAX, EXTRAS_MAX, Verdict};
 use slots::{SlotId, Slots};
 use std::collections::VecDeque;
 
-/// The most callouts of a worker in flight. Each ends by its own timeout, so a check that waits for one waits a deadline at most.
+/// The most callouts of a worker in flight. Each ends by its own timeout: one with checks within a deadline. One without, of which
+/// there is one at a time, may hold its place for [`ALONE_MS`]; the others are left to the checks.
 pub const CALLOUTS_MAX: usize = 4;
 /// The most streams answered in one callback. Local replies nest, each runs the response callbacks inside the last one: some
 /// thousand overflow the VM's stack; 32 were safe for 60,000 denials over 8 connections of 1,000 streams.
