@@ -51,19 +51,20 @@ impl Groups {
         self.ranks.is_empty()
     }
 
-    /// Takes out of `found` what a better rule of its group displaces; the order is lost. Only an enforcing rule displaces others, so
-    /// that a new one can be watched beside the one that it is to replace.
+    /// Takes out of `found` what a better rule of its group displaces; the order is lost. Only an enforcing rule displaces enforcing
+    /// ones, so that a new one can be watched beside the one that it is to replace. Of several that are watched the best one applies:
+    /// were they all enforcing, it would win.
     pub(super) fn resolve(&self, found: &mut Vec<u16>) {
         let order = |rule: &u16| (self.rank(*rule).map(|rank| (rank.group, Reverse(rank.priority))), *rule);
         found.sort_unstable_by_key(order);
-        let mut won = None;
+        let (mut won, mut watched) = (None, None);
         found.retain(|rule| match self.rank(*rule) {
-            Some(rank) if won == Some(rank.group) => false,
-            Some(Rank { group, enforces: true, .. }) => {
-                won = Some(group);
-                true
+            None => true,
+            Some(Rank { group, enforces, .. }) => {
+                let displaced = won == Some(group) || !enforces && watched == Some(group);
+                *(if enforces { &mut won } else { &mut watched }) = Some(group);
+                !displaced
             }
-            _ => true,
         });
     }
 

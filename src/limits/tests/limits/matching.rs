@@ -225,7 +225,23 @@ fn a_shadow_rule_applies_where_it_would_win_and_displaces_nothing() {
             rule("least").shadow().in_group("g", 0),
         ],
     );
-    assert_eq!(matched(&set, &call("/")), ["best", "good", "enforced"]);
+    assert_eq!(matched(&set, &call("/")), ["best", "enforced"], "good would lose to best");
+}
+
+#[test]
+fn of_several_shadow_rules_of_a_group_the_best_applies() {
+    let alone = vec![rule("good").shadow().in_group("g", 2), rule("best").shadow().in_group("g", 3)];
+    assert_eq!(matched(&set(&[], alone), &call("/")), ["best"], "with nothing enforced");
+    let best_skipped = set(
+        &[],
+        vec![
+            rule("best").shadow().keyed(&["api_key"], OnMissingKey::Skip).in_group("g", 3),
+            rule("good").shadow().in_group("g", 2),
+            rule("enforced").in_group("g", 1),
+            rule("other").shadow().in_group("h", 0),
+        ],
+    );
+    assert_eq!(matched(&best_skipped, &call("/")), ["good", "enforced", "other"]);
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn displaces((other_at, other): (usize, &Rule), (at, rule): (usize, &Rule)) -> b
     let (Some(group), Some(other_group)) = (&rule.group, &other.group) else { return false };
     let rank = |at, priority| (priority, std::cmp::Reverse(at));
     other_group.id == group.id
-        && other.mode == Mode::Enforce
+        && (other.mode == Mode::Enforce || rule.mode != Mode::Enforce)
         && rank(other_at, other_group.priority) > rank(at, group.priority)
 }
 
