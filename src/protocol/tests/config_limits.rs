@@ -96,7 +96,7 @@ fn a_header_that_tells_a_cost_is_kept_of_a_request() {
 fn a_penalty_is_a_second_bucket_for_a_time() {
     for (algorithm, refill) in [
         (r#""algorithm": "TOKEN_BUCKET", "capacity": 50, "refillPerSecond": 5"#, "0.5"),
-        (r#""algorithm": "SLIDING_WINDOW", "capacity": 50, "windowSeconds": 60"#, "7"),
+        (r#""algorithm": "SLIDING_WINDOW", "capacity": 50, "windowSeconds": 60"#, "0.8"),
     ] {
         let (rule, warnings) = rule(&format!(
             r#"{algorithm}, "penalty": {{"denials": 100, "withinSeconds": 60, "forSeconds": 600, "capacity": 2, "refillPerSecond": {refill}}}"#

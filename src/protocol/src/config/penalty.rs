@@ -2,6 +2,7 @@
 
 use super::limit::{self, Algorithm, Read};
 use crate::json::spot::{Fields, Spot};
+use core::cmp::Ordering;
 use limits::cost::Cost;
 use limits::decision::Limit;
 use limits::penalty::{DENIALS_MAX, Penalty, PenaltyError, TIME_MAX_S};
@@ -33,7 +34,16 @@ pub(super) fn read(spot: &Spot<'_>, rule: &Read) -> Option<Penalty> {
     let within = number("withinSeconds", TIME_MAX_S, ", want the time in which so many denials count");
     let lasting = number("forSeconds", TIME_MAX_S, ", want how long without a denial it takes to get out");
     let capacity = capacity(&fields, rule.capacity);
-    let refill = refill(&fields, rule.limit);
+    let own = rule.limit.as_ref().and_then(own_refill);
+    let refill = refill(&fields, own);
+    if let (Some(capacity), Some(refill), Some(own)) = (capacity, refill, own)
+        && Some(capacity) == rule.capacity
+        && compare(refill, own).is_eq()
+    {
+        spot.fault(
+            "has the rule's own capacity and refill: lower one of them, a penalty is stricter than its rule",
+        );
+    }
     let bucket = bucket(&fields, capacity?, refill?)?;
     match Penalty::new(denials?, within?, lasting?, bucket) {
         Ok(penalty) => Some(penalty),
@@ -54,21 +64,28 @@ fn capacity(fields: &Fields<'_>, most: Option<u64>) -> Option<u64> {
     fields.need("capacity", "")?.whole(1..=most.unwrap_or(CAPACITY_MAX), most.map_or("", |_| remedy))
 }
 
-fn refill(fields: &Fields<'_>, rule: Option<Limit>) -> Option<Refill> {
+fn refill(fields: &Fields<'_>, own: Option<(u64, u64)>) -> Option<Refill> {
     let spot = fields.need("refillPerSecond", ", want tokens per second; 0 shuts out until it is over")?;
     let refill = limit::refill(&spot)?;
-    match rule {
-        Some(Limit::TokenBucket(bucket)) if is_faster(refill, bucket.refill()) => {
-            spot.fault("is above the rule's own: a penalty is stricter than its rule");
-            None
-        }
-        _ => Some(refill),
+    if own.is_some_and(|own| compare(refill, own).is_gt()) {
+        spot.fault("is above the rule's own (of a SLIDING_WINDOW capacity / windowSeconds): a penalty is stricter than its rule");
+        return None;
+    }
+    Some(refill)
+}
+
+/// What the rule's own limit admits in the long run, as a fraction of tokens per second.
+fn own_refill(limit: &Limit) -> Option<(u64, u64)> {
+    match limit {
+        Limit::TokenBucket(bucket) => Some((bucket.refill().num(), bucket.refill().den())),
+        Limit::SlidingWindow(window) => Some((window.capacity(), window.window_s())),
+        Limit::Concurrency(_) => None,
     }
 }
 
-fn is_faster(one: Refill, other: Refill) -> bool {
-    let product = |num: u64, den: u64| u128::from(num).saturating_mul(u128::from(den));
-    product(one.num(), other.den()) > product(other.num(), one.den())
+fn compare(refill: Refill, (num, den): (u64, u64)) -> Ordering {
+    let product = |one: u64, other: u64| u128::from(one).saturating_mul(u128::from(other));
+    product(refill.num(), den).cmp(&product(num, refill.den()))
 }
 
 /// The bucket that holds meanwhile. One that never refills admits nothing until the penalty is over, which is not the bucket's to end.

@@ -1,6 +1,6 @@
 //! What a request costs, and what denials bring about.
 
-use crate::{check_all, with};
+use crate::{check_all, faults, with};
 
 #[test]
 fn ca_05_a_cost_that_comes_from_nowhere_is_refused() {
@@ -73,7 +73,10 @@ fn ca_05_a_penalty_is_stricter_than_its_rule() {
         assert_eq!(with(r#""refillPerSecond": 5"#, &penalty(refill)), [""; 0], "{refill}");
     }
     for (refill, said) in [
-        ("5.0000001", "is above the rule's own: a penalty is stricter than its rule"),
+        (
+            "5.0000001",
+            "is above the rule's own (of a SLIDING_WINDOW capacity / windowSeconds): a penalty is stricter than its rule",
+        ),
         ("-1", "-1 is out of range, want 0 to 1000000 with at most 10 decimals"),
         ("1e308", "1e308 is out of range, want 0 to 1000000 with at most 10 decimals"),
         ("1e-10", "from empty to full takes longer than 400 days; raise refillPerSecond or lower capacity"),
@@ -100,4 +103,35 @@ fn ca_05_a_penalty_is_stricter_than_its_rule() {
         assert!(fault.starts_with(&format!("$.rules[0].penalty.{field}: is missing")), "{missing:?}");
     }
     assert_eq!(missing.len(), 5);
+}
+
+#[test]
+fn ca_05_a_penalty_that_is_not_stricter_in_anything_is_refused() {
+    const BUCKET: &str = r#""algorithm": "TOKEN_BUCKET", "capacity": 60, "refillPerSecond": 0.5"#;
+    const WINDOW: &str = r#""algorithm": "SLIDING_WINDOW", "capacity": 60, "windowSeconds": 120"#;
+    let penalty = |rule: &str, capacity: u64, refill: &str| {
+        faults(&format!(
+            r#"{{"rules": [{{"id": "r", {rule}, "penalty": {{"denials": 3, "withinSeconds": 60, "forSeconds": 600,
+               "capacity": {capacity}, "refillPerSecond": {refill}}}}}]}}"#
+        ))
+    };
+    for rule in [BUCKET, WINDOW] {
+        for (capacity, refill) in [(59, "0.5"), (60, "0.4999999999"), (1, "0")] {
+            assert_eq!(penalty(rule, capacity, refill), [""; 0], "{rule}: {capacity}, {refill}");
+        }
+        assert_eq!(
+            penalty(rule, 60, "0.5"),
+            [
+                "$.rules[0].penalty: has the rule's own capacity and refill: lower one of them, a penalty is stricter than its rule"
+            ]
+        );
+        for capacity in [1, 60] {
+            let found = penalty(rule, capacity, "0.5000000001");
+            assert!(
+                found.len() == 1
+                    && found[0].starts_with("$.rules[0].penalty.refillPerSecond: is above the rule's own"),
+                "{found:?}"
+            );
+        }
+    }
 }
