@@ -28,7 +28,8 @@ pub fn encode<'p>(
 ) -> Option<Vec<u8>> {
     let mut rules = Rules { all: rules, met: Vec::new(), forms: Vec::new() };
     let checks = checks.map(|pending| rules.check(pending)).collect::<Option<_>>()?;
-    let settlements = |gives: bool| parcel.settlements.iter().filter(move |one| one.gives == gives);
+    let all = || parcel.settlements.iter().map(|due| &due.settlement);
+    let settlements = |gives: bool| all().filter(move |one| one.gives == gives);
     let give_backs = settlements(true).map(|one| rules.charge(one)).collect::<Option<_>>()?;
     let debits = settlements(false).map(|one| rules.charge(one)).collect::<Option<_>>()?;
     let releases = rules.slots(&parcel.releases)?;

@@ -99,7 +99,7 @@ impl Shared {
     /// Requests cost something else than they took.
     pub(crate) fn settle(&self, settlements: Vec<Settlement>) {
         if !settlements.is_empty() {
-            self.worker.borrow_mut().settle(settlements);
+            self.worker.borrow_mut().settle(settlements, self.now_us());
             self.wake();
         }
     }

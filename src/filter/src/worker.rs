@@ -128,9 +128,9 @@ impl<S> Worker<S> {
         self.slots.end(slot).into_iter().for_each(|notice| self.outbox.release(notice));
     }
 
-    /// Requests cost something else than they took.
-    pub fn settle(&mut self, settlements: impl IntoIterator<Item = Settlement>) {
-        settlements.into_iter().for_each(|settlement| self.outbox.settle(settlement));
+    /// Requests cost something else than they took, as is known since `now_us`.
+    pub fn settle(&mut self, settlements: impl IntoIterator<Item = Settlement>, now_us: u64) {
+        settlements.into_iter().for_each(|settlement| self.outbox.settle(settlement, now_us));
     }
 
     /// Looks at the clock: slots may have to be renewed, and what failed may be tried again.

@@ -1,7 +1,8 @@
 //! What the sidecar has to be told besides checks: slots that are free again, and what requests cost in the end.
 //!
 //! It rides with checks where there are any. What fails comes back: a release until the store has forgotten the slot by itself, a
-//! settlement only if it certainly was not sent, since it must not count twice. After a failure nothing goes until a pause is over.
+//! settlement only if it certainly was not sent, since it must not count twice, and not for ever. After a failure nothing goes until
+//! a pause is over.
 
 use super::slots::{Notice, Slots};
 use crate::bill::Settlement;
@@ -11,6 +12,8 @@ use std::collections::VecDeque;
 
 /// The most releases, and the most settlements, that wait; one more is lost.
 pub const WAITING_MAX: usize = 8_192;
+/// How long a settlement waits, in microseconds; then it is lost. After a minute without a sidecar there are others to tell of.
+pub const SETTLEMENT_MAX_US: u64 = 60_000_000;
 /// The first pause after a failure; each further one doubles it.
 const PAUSE_MIN_US: u64 = 200_000;
 /// The longest pause.
@@ -20,11 +23,20 @@ const PAUSE_MAX_US: u64 = 5_000_000;
 #[derive(Debug, Default)]
 pub struct Outbox {
     releases: VecDeque<Notice>,
-    settlements: VecDeque<Settlement>,
+    settlements: VecDeque<Due>,
     renewals_due: bool,
     paused_until_us: Option<u64>,
     pause_us: u64,
     lost: Tally,
+}
+
+/// A settlement that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// What is to be settled.
+    pub settlement: Settlement,
+    /// When it is given up.
+    pub until_us: u64,
 }
 
 /// How much may go in one callout.
@@ -44,7 +56,7 @@ pub struct Parcel {
     /// Slots that are still held.
     pub renewals: Vec<Notice>,
     /// What requests cost in the end.
-    pub settlements: Vec<Settlement>,
+    pub settlements: Vec<Due>,
 }
 
 // === impl Outbox ===
@@ -59,16 +71,18 @@ impl Outbox {
         }
     }
 
-    /// A request cost something else than it took.
-    pub fn settle(&mut self, settlement: Settlement) {
+    /// A request cost something else than it took, as is known since `now_us`.
+    pub fn settle(&mut self, settlement: Settlement, now_us: u64) {
+        let due = Due { settlement, until_us: now_us.saturating_add(SETTLEMENT_MAX_US) };
         if self.settlements.len() < WAITING_MAX {
-            self.settlements.push_back(settlement);
+            self.settlements.push_back(due);
         } else {
-            self.lost.push((settlement.bucket.rule, Counter::SettlementLost));
+            lose_settlement(&mut self.lost, &due);
         }
     }
 
-    /// Looks at the clock: what is due, what is not paused any longer, what the store has forgotten by itself.
+    /// Looks at the clock: what is due, what is not paused any longer, what the store has forgotten by itself, what has waited for
+    /// too long.
     pub fn tick(&mut self, slots: &Slots, now_us: u64) {
         self.renewals_due = slots.are_due(now_us);
         if self.paused_until_us.is_some_and(|until_us| until_us <= now_us) {
@@ -76,6 +90,9 @@ impl Outbox {
         }
         while let Some(late) = self.releases.pop_front_if(|notice| notice.until_us <= now_us) {
             lose_slot(&mut self.lost, &late);
+        }
+        while let Some(late) = self.settlements.pop_front_if(|due| due.until_us <= now_us) {
+            lose_settlement(&mut self.lost, &late);
         }
     }
 
@@ -127,11 +144,11 @@ impl Outbox {
                 lose_slot(&mut self.lost, &notice);
             }
         }
-        for settlement in parcel.settlements.into_iter().rev() {
+        for due in parcel.settlements.into_iter().rev() {
             if may_have_arrived || self.settlements.len() >= WAITING_MAX {
-                self.lost.push((settlement.bucket.rule, Counter::SettlementLost));
+                lose_settlement(&mut self.lost, &due);
             } else {
-                self.settlements.push_front(settlement);
+                self.settlements.push_front(due);
             }
         }
     }
@@ -139,8 +156,7 @@ impl Outbox {
     /// Gives up what could not be written.
     pub fn lose(&mut self, parcel: Parcel) {
         parcel.releases.iter().for_each(|notice| lose_slot(&mut self.lost, notice));
-        let settlements = parcel.settlements.iter();
-        self.lost.extend(settlements.map(|one| (one.bucket.rule, Counter::SettlementLost)));
+        parcel.settlements.iter().for_each(|due| lose_settlement(&mut self.lost, due));
     }
 
     /// Gives up all that waits.
@@ -158,6 +174,10 @@ impl Outbox {
 
 fn lose_slot(lost: &mut Tally, notice: &Notice) {
     lost.extend(notice.buckets.iter().map(|bucket| (bucket.rule, Counter::SlotLost)));
+}
+
+fn lose_settlement(lost: &mut Tally, due: &Due) {
+    lost.push((due.settlement.bucket.rule, Counter::SettlementLost));
 }
 
 /// Something of a size that is known before it is sent.
@@ -188,13 +208,13 @@ impl Weighed for Notice {
     }
 }
 
-impl Weighed for Settlement {
+impl Weighed for Due {
     fn count(&self) -> usize {
         1
     }
 
     fn bytes(&self) -> usize {
-        self.bucket.size()
+        self.settlement.bucket.size()
     }
 }
 

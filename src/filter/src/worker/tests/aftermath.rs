@@ -5,7 +5,7 @@ use crate::bill::Settlement;
 use crate::bucket::Bucket;
 use crate::exchange::Counter;
 use crate::testing;
-use crate::worker::outbox::WAITING_MAX;
+use crate::worker::outbox::{SETTLEMENT_MAX_US, WAITING_MAX};
 use protocol::batch::{Batch, Outcome};
 
 pub(super) const RULES: &str = r#"{ "rules": [
@@ -342,7 +342,7 @@ fn too_many_releases_are_left_to_the_lease_and_counted() {
 #[test]
 fn settlements_go_both_ways_and_only_what_certainly_was_not_sent_comes_back() {
     let mut driven = Driven::new();
-    driven.worker.settle([settlement(3, true), settlement(4, false)]);
+    driven.worker.settle([settlement(3, true), settlement(4, false)], 0);
     let callout = driven.worker.next_callout(&driven.rules, "d", 0).unwrap();
     driven.worker.refused(callout, Refusal::NotSent, 0);
     assert!(driven.send().is_none());
@@ -353,4 +353,21 @@ fn settlements_go_both_ways_and_only_what_certainly_was_not_sent_comes_back() {
     driven.tick(10_000_000);
     assert!(driven.send().is_none(), "it may have arrived");
     assert_eq!(driven.lost(), [(2, Counter::SettlementLost); 2]);
+}
+
+#[test]
+fn a_settlement_that_was_never_sent_is_given_up_after_a_time() {
+    let mut driven = Driven::new();
+    driven.worker.settle([settlement(3, true)], 0);
+    driven.tick(30_000_000);
+    driven.worker.settle([settlement(4, true)], driven.now_us);
+    while driven.now_us < SETTLEMENT_MAX_US - 5_000_000 {
+        let callout = driven.worker.next_callout(&driven.rules, "d", driven.now_us).unwrap();
+        driven.worker.refused(callout, Refusal::NotSent, driven.now_us);
+        driven.tick(5_000_000);
+    }
+    assert!(driven.lost().is_empty());
+    driven.tick(SETTLEMENT_MAX_US - driven.now_us);
+    assert_eq!(driven.lost(), [(2, Counter::SettlementLost)]);
+    assert_eq!(driven.send().unwrap().1.given, [4], "known later");
 }

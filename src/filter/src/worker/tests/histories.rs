@@ -79,11 +79,8 @@ impl World {
             Event::Settle => {
                 self.settled += 1;
                 let bucket = Bucket { rule: 2, place: 0, key: Box::new([]) };
-                self.worker.settle([Settlement {
-                    bucket,
-                    tokens: self.settled,
-                    gives: self.settled.is_multiple_of(2),
-                }]);
+                let gives = self.settled.is_multiple_of(2);
+                self.worker.settle([Settlement { bucket, tokens: self.settled, gives }], self.now_us);
             }
             Event::Send => self.send(rules),
             Event::Refuse => {
