@@ -124,6 +124,23 @@ impl Asks {
         &self.keys[ask.key.clone()]
     }
 
+    /// Some of the checks, by their indices, in that order.
+    #[must_use]
+    pub fn only(&self, indices: &[usize]) -> Self {
+        let mut some = Self::with_capacity(indices.len());
+        for &index in indices {
+            for ask in self.check(index) {
+                let write = |into: &mut Vec<u8>| into.extend_from_slice(self.key(ask));
+                some.call(ask.limit, ask.penalty, ask.cost, ask.shadow, write);
+            }
+            if !self.slot_of(index).is_empty() {
+                some.slot(self.slot_of(index));
+            }
+            some.ends.push(some.calls.len());
+        }
+        some
+    }
+
     fn open_from(&self) -> usize {
         self.ends.last().copied().unwrap_or_default()
     }

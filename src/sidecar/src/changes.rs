@@ -56,4 +56,16 @@ pub enum Changed {
     No,
     /// Nobody can say.
     Unknown,
+    /// It was not done: it was not sent, or the server refused to run it.
+    Unsent,
+}
+
+// === impl Changed ===
+
+impl Changed {
+    /// Whether the store said that it is done, or that there was nothing to do.
+    #[must_use]
+    pub fn is_known(self) -> bool {
+        matches!(self, Self::Yes | Self::No)
+    }
 }

@@ -2,17 +2,21 @@
 //!
 //! The whole batch has one deadline. A decision runs detached from its request: the filter may be gone when the store answers,
 //! and what was charged then must still be accounted for. What else rides in a batch (slots, settled tokens) is done whether or not
-//! there is an answer in time, and before the checks of the buckets that it changes.
+//! there is an answer in time, within bounds of its own ([`changing`]), and before the checks of the buckets that it changes.
 
+mod changing;
 mod extras;
 pub mod http;
+mod order;
 
 use crate::asks::Asks;
-use crate::changes::{Change, Changed};
+use crate::changes::Change;
 use crate::keys::{self, Keys};
 use crate::metrics::Metrics;
 use crate::store::{AnyStore, Store, all_unknown};
 use bytes::Bytes;
+use changing::Changing;
+pub use changing::{CHANGING_MAX, WAITING_MAX};
 use limits::concurrency::Concurrency;
 use limits::decision::Limit;
 use limits::penalty::Penalty;
@@ -23,8 +27,7 @@ use protocol::batch::{self, Algorithm, Answer, Answers, Batch, Check, RuleForm, 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinHandle;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 /// The most batches that are decided at once; more are shed.
@@ -36,8 +39,6 @@ pub const BUDGET_MAX_MS: u32 = 60_000;
 const KEPT_BACK_MIN: Duration = Duration::from_micros(1_500);
 /// The part of a longer budget that is kept back: where seconds are allowed, a busy machine's scheduler may take more than that.
 const KEPT_BACK_PART: u32 = 10;
-/// How long changes may take: nobody waits for them, and a lost release costs a slot for a lease.
-const CHANGE_TIME: Duration = Duration::from_secs(2);
 /// The least time a batch gets, however small its budget.
 const BUDGET_MIN: Duration = Duration::from_millis(1);
 
@@ -48,6 +49,7 @@ pub struct Decider {
     keys: Keys,
     metrics: Metrics,
     batches: Arc<Semaphore>,
+    changing: Changing,
 }
 
 /// Why a batch is no batch, for the one who wrote the filter.
@@ -69,7 +71,8 @@ impl Decider {
     /// Decides by `store`, in which buckets are named by `keys`.
     #[must_use]
     pub fn new(store: AnyStore, keys: Keys, metrics: Metrics) -> Self {
-        Self { store, keys, metrics, batches: Arc::new(Semaphore::new(BATCHES_MAX)) }
+        let batches = Arc::new(Semaphore::new(BATCHES_MAX));
+        Self { store, keys, metrics, batches, changing: Changing::new() }
     }
 
     /// The store.
@@ -109,22 +112,7 @@ impl Decider {
         self.change_and_ask(Vec::new(), asks, deadline).await
     }
 
-    /// Makes changes, and tells what became of each: [`Changed::Unknown`] if that is not known by the deadline.
-    pub async fn change(self: &Arc<Self>, changes: Vec<Change>, deadline: Instant) -> Vec<Changed> {
-        let unknown = vec![Changed::Unknown; changes.len()];
-        if matches!(self.store, AnyStore::Memory(_)) {
-            return self.make(&changes, deadline).await;
-        }
-        let Ok(permit) = Arc::clone(&self.batches).try_acquire_owned() else {
-            self.metrics.changes(&changes, &unknown);
-            return unknown;
-        };
-        match timeout_at(deadline, self.begin(changes, Arc::new(permit))).await {
-            Ok(Ok(changed)) => changed,
-            _ => unknown,
-        }
-    }
-
+    /// Makes the changes and asks the checks. Only a check that asks a bucket which is changed waits for that.
     async fn change_and_ask(
         self: &Arc<Self>,
         changes: Vec<Change>,
@@ -134,56 +122,40 @@ impl Decider {
         let count = asks.len();
         if matches!(self.store, AnyStore::Memory(_)) {
             // Nothing is waited for: there is nothing to detach.
-            self.make(&changes, deadline).await;
+            self.make(changes).await;
             return self.decide(&asks, deadline).await;
         }
-        let Ok(permit) = Arc::clone(&self.batches).try_acquire_owned() else {
-            self.metrics.changes(&changes, &vec![Changed::Unknown; changes.len()]);
-            return self.undecided(count, Unknown::Shed);
-        };
-        let permit = Arc::new(permit);
-        if !changes.is_empty() {
-            let first = asks.is_empty() || touches(&changes, &asks);
-            let changing = self.begin(changes, Arc::clone(&permit));
-            if first {
-                // What is late goes on by itself.
+        let (touching, apart) = order::parted(changes, &asks);
+        let changed: HashSet<Vec<u8>> = touching.iter().map(|change| change.key.clone()).collect();
+        let (touching, apart) = (self.begin(touching), self.begin(apart));
+        if asks.is_empty() {
+            // What is late goes on by itself; but who sends nothing else is not to send faster than the store takes it.
+            if let Some(changing) = apart {
                 let _ = timeout_at(deadline, changing).await;
             }
-        }
-        if asks.is_empty() {
             return Vec::new();
         }
+        let Ok(permit) = Arc::clone(&self.batches).try_acquire_owned() else {
+            return self.undecided(count, Unknown::Shed);
+        };
         let decider = Arc::clone(self);
         let decided = tokio::spawn(async move {
-            let answers = decider.decide(&asks, deadline).await;
+            let answers = match touching {
+                Some(changing) => decider.ask_in_order(changing, &changed, &asks, deadline).await,
+                None => decider.ask_store(&asks, deadline).await,
+            };
             drop(permit);
             answers
         });
         decided.await.unwrap_or_else(|_| self.undecided(count, Unknown::RedisError))
     }
 
-    /// Begins to make changes, detached.
-    fn begin(
-        self: &Arc<Self>,
-        changes: Vec<Change>,
-        permit: Arc<OwnedSemaphorePermit>,
-    ) -> JoinHandle<Vec<Changed>> {
-        let decider = Arc::clone(self);
-        tokio::spawn(async move {
-            let changed = decider.make(&changes, Instant::now() + CHANGE_TIME).await;
-            drop(permit);
-            changed
-        })
-    }
-
-    /// Makes changes and counts them in one.
-    async fn make(&self, changes: &[Change], deadline: Instant) -> Vec<Changed> {
-        if changes.is_empty() {
-            return Vec::new();
+    /// Asks the store, unless it is too late: nobody would hear of what is charged then.
+    async fn ask_store(&self, asks: &Asks, deadline: Instant) -> Vec<Answer> {
+        if Instant::now() >= deadline {
+            return self.undecided(asks.len(), Unknown::RedisTimeout);
         }
-        let changed = self.store.change(changes, deadline).await;
-        self.metrics.changes(changes, &changed);
-        changed
+        self.decide(asks, deadline).await
     }
 
     /// Decides and counts in one: what was charged is counted, whether or not somebody still waits for it.
@@ -230,12 +202,6 @@ impl Decider {
         }
         Ok(Questions { changes, asks, refused, budget: store_budget(batch.budget_ms) })
     }
-}
-
-/// Whether a check asks a bucket that is changed.
-fn touches(changes: &[Change], asks: &Asks) -> bool {
-    let changed: HashSet<&[u8]> = changes.iter().map(|change| change.key.as_slice()).collect();
-    asks.checks().flatten().any(|ask| changed.contains(asks.key(ask)))
 }
 
 /// How long the store may take of the milliseconds that the caller waits.

@@ -127,7 +127,7 @@ impl Metrics {
         );
         registry.register(
             "lost_changes",
-            "Releases, renewals and settlements of which the store did not say that they were done",
+            "Releases, renewals and settlements that were given up: the store never said that they were done",
             inner.lost_changes.clone(),
         );
         registry.register(
@@ -175,18 +175,25 @@ impl Metrics {
         self.inner.denied.inc_by(denied);
     }
 
-    /// What became of changes. A renewal that came too late, and tokens for a bucket that is full again, are none.
-    pub fn changes(&self, changes: &[Change], changed: &[Changed]) {
-        for (change, changed) in changes.iter().zip(changed) {
-            let counter = match (&change.kind, changed) {
-                (_, Changed::Unknown) => &self.inner.lost_changes,
-                (_, Changed::No) | (Kind::Pardon, _) => continue,
-                (Kind::Release { .. }, _) => &self.inner.released,
-                (Kind::Renew { .. }, _) => &self.inner.renewed,
-                (Kind::Settle { settlement: Settlement::Give, .. }, _) => &self.inner.given,
-                (Kind::Settle { settlement: Settlement::Take, .. }, _) => &self.inner.taken,
-            };
-            counter.inc();
+    /// What became of a change. A renewal that came too late, and tokens for a bucket that is full again, are none.
+    pub fn change(&self, change: &Change, changed: Changed) {
+        if changed != Changed::Yes {
+            return;
+        }
+        let counter = match &change.kind {
+            Kind::Pardon => return,
+            Kind::Release { .. } => &self.inner.released,
+            Kind::Renew { .. } => &self.inner.renewed,
+            Kind::Settle { settlement: Settlement::Give, .. } => &self.inner.given,
+            Kind::Settle { settlement: Settlement::Take, .. } => &self.inner.taken,
+        };
+        counter.inc();
+    }
+
+    /// A change was given up. Of a pardon its caller hears.
+    pub fn lost_change(&self, change: &Change) {
+        if !matches!(change.kind, Kind::Pardon) {
+            self.inner.lost_changes.inc();
         }
     }
 

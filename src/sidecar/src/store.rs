@@ -18,7 +18,7 @@ pub trait Store: Send + Sync + 'static {
     fn decide(&self, asks: &Asks, deadline: Instant) -> impl Future<Output = Vec<Answer>> + Send;
 
     /// One outcome per change, in their order. They are independent of each other; one that is [`Changed::Unknown`] may have been
-    /// done.
+    /// done, one that is [`Changed::Unsent`] was not.
     fn change(&self, changes: &[Change], deadline: Instant) -> impl Future<Output = Vec<Changed>> + Send;
 
     /// How the store is.

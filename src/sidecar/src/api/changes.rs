@@ -4,13 +4,11 @@ use super::applying::applying;
 use crate::changes::{Change, Changed, Kind};
 use crate::decide::Decider;
 use crate::problem::{self, problem, whole};
-use crate::store::Store;
 use hyper::StatusCode;
 use protocol::check::{Pardon, Pardoned};
 use protocol::config::Config;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// How long a change may take. Its caller waits by a clock of its own.
@@ -18,14 +16,7 @@ const CHANGE_TIME: Duration = Duration::from_secs(1);
 
 /// What became of each.
 pub(super) async fn change(decider: &Arc<Decider>, changes: Vec<Change>) -> Vec<Changed> {
-    let count = changes.len();
-    begin(decider, changes).await.unwrap_or_else(|_| vec![Changed::Unknown; count])
-}
-
-/// Begins changes, which are carried out whether or not anybody waits for them.
-pub(super) fn begin(decider: &Arc<Decider>, changes: Vec<Change>) -> JoinHandle<Vec<Changed>> {
-    let decider = Arc::clone(decider);
-    tokio::spawn(async move { decider.store().change(&changes, Instant::now() + CHANGE_TIME).await })
+    decider.change(changes, Instant::now() + CHANGE_TIME).await
 }
 
 /// Drops denials and penalties of a client under all of its rules that have a penalty.
@@ -46,7 +37,7 @@ pub(super) async fn pardon(decider: &Arc<Decider>, config: &Config, body: &[u8])
     let changes =
         all.iter().map(|applying| Change { key: applying.key.clone(), kind: Kind::Pardon }).collect();
     let changed = change(decider, changes).await;
-    if changed.contains(&Changed::Unknown) {
+    if !changed.iter().all(|one| one.is_known()) {
         return problem(
             StatusCode::SERVICE_UNAVAILABLE,
             "the store did not say in time whether it was done; it is safe to try again",

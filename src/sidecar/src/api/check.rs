@@ -1,7 +1,7 @@
 //! `POST /v1/check`: one decision for whoever is not the filter, by the rules of the sidecar's own file, from the same buckets.
 
 use super::applying::{Applying, applying};
-use super::{changes, slot};
+use super::slot;
 use crate::asks::Asks;
 use crate::changes::Change;
 use crate::decide::Decider;
@@ -168,7 +168,7 @@ impl Drop for GiveBack<'_> {
     fn drop(&mut self) {
         // Should this overtake what takes the slot, it takes nothing then.
         if !self.changes.is_empty() {
-            drop(changes::begin(self.decider, std::mem::take(&mut self.changes)));
+            drop(self.decider.begin(std::mem::take(&mut self.changes)));
         }
     }
 }

@@ -78,7 +78,7 @@ pub(super) async fn act(decider: &Arc<Decider>, config: &Config, body: &[u8], ac
         );
     }
     let changed = change(decider, changes).await;
-    if changed.contains(&Changed::Unknown) {
+    if !changed.iter().all(|one| one.is_known()) {
         return problem(
             StatusCode::SERVICE_UNAVAILABLE,
             "the store did not say in time whether it was done; it is safe to try again",

@@ -1,5 +1,6 @@
 //! The sidecar's two listeners, over real sockets.
 
+mod changing;
 mod check;
 mod detached;
 mod front;

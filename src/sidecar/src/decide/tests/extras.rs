@@ -89,3 +89,26 @@ async fn extras_that_do_not_fit_their_rule_are_malformed_and_change_nothing() {
     };
     assert_eq!(send(&decider, &later).await, Ok(vec![]), "a rule of another version is left out");
 }
+
+#[tokio::test]
+async fn only_a_check_of_a_changed_bucket_waits_for_the_change() {
+    let decider = decider();
+    let mut asks = Asks::default();
+    for (key, slot) in [("changed", "1"), ("other", "2"), ("changed", "3")] {
+        let limit = Limit::Concurrency(Concurrency::new(9, 10).unwrap());
+        asks.call(limit, None, 1, false, |into| into.extend_from_slice(key.as_bytes()));
+        asks.slot(slot.as_bytes());
+        assert!(asks.end_check());
+    }
+    let changed = HashSet::from([b"changed".to_vec()]);
+    let soon = Instant::now() + Duration::from_millis(50);
+    let never = tokio::spawn(std::future::pending());
+    let answers = decider.ask_in_order(never, &changed, &asks, soon).await;
+    let late = Answer::Unknown(Unknown::RedisTimeout);
+    assert_eq!((&answers[0], left(&answers[1]), &answers[2]), (&late, vec![8], &late));
+    let at_once = tokio::spawn(async { Vec::new() });
+    let long = Instant::now() + Duration::from_secs(60);
+    let answers = decider.ask_in_order(at_once, &changed, &asks, long).await;
+    let lefts: Vec<_> = answers.iter().map(left).collect();
+    assert_eq!(lefts, [[8], [8], [7]], "the slot of the second was held already");
+}

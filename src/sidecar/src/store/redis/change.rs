@@ -1,6 +1,7 @@
 //! A change as a call of its script, and its reply as what became of it.
 
 use super::arguments;
+use super::call::Refusal;
 use super::scripts::ScriptId;
 use super::server::Reply;
 use crate::changes::{Change, Changed, Kind};
@@ -34,6 +35,10 @@ pub(super) fn answer(reply: Reply) -> Changed {
     match reply {
         Ok(Value::Int(0)) => Changed::No,
         Ok(Value::Int(1)) => Changed::Yes,
+        // Nothing ran.
+        Err(Refusal::Away | Refusal::NoScript | Refusal::Moved(_) | Refusal::Ask(_) | Refusal::TryAgain) => {
+            Changed::Unsent
+        }
         _ => Changed::Unknown,
     }
 }
@@ -53,7 +58,6 @@ fn call(script: ScriptId, change: &Change) -> Cmd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::call::Refusal;
     use crate::store::redis::call::tests::words;
     use limits::decision::Limit;
     use limits::penalty::Penalty;

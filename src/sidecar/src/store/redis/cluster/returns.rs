@@ -54,7 +54,7 @@ pub(super) async fn give(inner: Arc<Inner>, backs: Vec<Change>) {
     let mut changed = vec![Changed::Unknown; backs.len()];
     // Too late is told by what is left unknown.
     let _ = timeout_at(patience, send(&inner, &backs, patience, &mut changed)).await;
-    let lost = changed.iter().filter(|one| **one == Changed::Unknown).count();
+    let lost = changed.iter().filter(|one| !one.is_known()).count();
     inner.metrics.returns_lost(lost);
     if lost > 0 {
         log::warn!("{lost} charges of checks that were not admitted may not have been given back");
