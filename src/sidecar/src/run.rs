@@ -17,10 +17,11 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// What a process exits with whose flags can't be used (`EX_USAGE`).
 const BAD_FLAGS: u8 = 64;
-/// How long requests in flight may take to finish when the process is told to end.
+/// How long requests in flight, and the changes that they asked for, may take to finish when the process is told to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs until a signal ends it. Exits with 64 before any port is bound if a flag can't be used, with 1 if a port can't be bound,
@@ -73,7 +74,8 @@ async fn sidecar(settings: Settings) -> Result<(), String> {
     let (drain, drained) = watch::channel(false);
     let api = Arc::new(Api::new(Arc::clone(&decider), settings.config, metrics.clone(), draining));
 
-    let front = tokio::spawn(serve(listener, decider, metrics.clone(), drained.clone(), PATIENCE));
+    let front =
+        tokio::spawn(serve(listener, Arc::clone(&decider), metrics.clone(), drained.clone(), PATIENCE));
     let back = tokio::spawn(serve(api_listener, api, metrics, drained, PATIENCE));
     signals.next().await;
     let drained = async {
@@ -81,10 +83,13 @@ async fn sidecar(settings: Settings) -> Result<(), String> {
         unready.send_replace(true);
         tokio::time::sleep(settings.drain_wait).await;
         drain.send_replace(true);
+        let deadline = Instant::now() + PATIENCE;
         for server in [front, back] {
             // A server that panicked has nothing left to finish.
             let _ = server.await;
         }
+        // What they asked for last, and what waits for the store to come back, has what is left of the time.
+        decider.finish_changes(deadline).await;
     };
     tokio::select! {
         () = drained => log::info!("drained"),
