@@ -4,7 +4,7 @@ use kota_integration::stack::with_rules;
 use kota_integration::{Client, Request, Running, Stack};
 use serde_json::{Value, json};
 
-use crate::support::{first_pass, merge, rule, statuses};
+use crate::support::{first_pass, merge, statuses, window};
 
 const CAPACITY: usize = 5;
 const VICTIM: &str = "198.51.100.1";
@@ -17,7 +17,7 @@ enum Counted {
 }
 
 fn start(hops: u64, counted: Counted) -> Running {
-    let mut config = with_rules(json!([rule("each", CAPACITY as u64, json!({ "key": ["ip"] }))]));
+    let mut config = with_rules(json!([window("each", CAPACITY as u64, json!({ "key": ["ip"] }))]));
     match counted {
         Counted::ByEnvoy => Stack::new().config(config).bootstrap(move |bootstrap| {
             merge(bootstrap.http(), json!({ "xff_num_trusted_hops": hops }));
@@ -93,7 +93,7 @@ fn mk_04_too_few_entries_name_the_one_who_called() {
 
 #[test]
 fn mk_04_by_default_nobody_is_trusted() {
-    let config: Value = with_rules(json!([rule("each", 1, json!({ "key": ["ip"] }))]));
+    let config: Value = with_rules(json!([window("each", 1, json!({ "key": ["ip"] }))]));
     let stack = Stack::new().config(config).start();
     let mut client = stack.envoy().client();
     let pretending = |name: &str| Request::get("/").header(name, VICTIM);
@@ -105,7 +105,7 @@ fn mk_04_by_default_nobody_is_trusted() {
 
 #[test]
 fn mk_04_an_address_is_one_client_however_it_is_written() {
-    let mut config = with_rules(json!([rule("address", 2, json!({ "key": ["ip"] }))]));
+    let mut config = with_rules(json!([window("address", 2, json!({ "key": ["ip"] }))]));
     merge(&mut config["descriptors"], json!({ "ip": { "trustedHops": 1 } }));
     let stack = Stack::new().config(config).start();
     let mut client = stack.envoy().client();

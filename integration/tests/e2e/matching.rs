@@ -5,7 +5,7 @@ use kota_integration::stack::with_rules;
 use kota_integration::{Request, Stack, http2};
 use serde_json::{Value, json};
 
-use crate::support::{buckets, first_pass, fresh_key, get, merge, rule, statuses, tells_no_numbers};
+use crate::support::{buckets, first_pass, fresh_key, get, merge, rule, statuses, tells_no_numbers, window};
 
 /// What one upstream or another serves as `/v1/login`.
 const SPELLINGS: [&str; 10] = [
@@ -28,7 +28,7 @@ fn config(rules: Value, descriptors: Value) -> Value {
 }
 
 fn by_ip(id: &str, capacity: u64, path: &str) -> Value {
-    rule(id, capacity, json!({ "key": ["ip"], "match": { "path": path } }))
+    window(id, capacity, json!({ "key": ["ip"], "match": { "path": path } }))
 }
 
 /// Envoy hands on the path as the client wrote it.
@@ -41,7 +41,7 @@ fn raw_paths(bootstrap: &mut Bootstrap) {
 #[test]
 fn mk_01_every_spelling_of_a_path_takes_from_one_bucket() {
     let rules = json!([
-        rule("login", 3, json!({ "match": { "path": "/v1/login" } })),
+        window("login", 3, json!({ "match": { "path": "/v1/login" } })),
         by_ip("in-turn", 3, "/v1/login"),
     ]);
     for (name, normalises) in [("shipped", true), ("raw", false)] {
@@ -60,8 +60,8 @@ fn mk_01_every_spelling_of_a_path_takes_from_one_bucket() {
 #[test]
 fn mk_01_no_spelling_has_a_bucket_of_its_own() {
     let rules = json!([
-        rule("path", 2, json!({ "match": { "path": "/v1/login" } })),
-        rule("route", 2, json!({ "match": { "route": "GET /v1/{what}" } })),
+        window("path", 2, json!({ "match": { "path": "/v1/login" } })),
+        window("route", 2, json!({ "match": { "route": "GET /v1/{what}" } })),
     ]);
     let stack = Stack::new().rules(rules).bootstrap(raw_paths).start();
     let mut client = stack.envoy().client();
@@ -161,7 +161,7 @@ fn mk_11_equal_limits_on_two_paths_share_nothing() {
     let first = client.send(&Request::get("/b"));
     assert_eq!((first.status, first.header("x-ratelimit-remaining")), (200, Some("2")));
     assert_eq!(statuses(&mut client, &Request::get("/b"), 3), first_pass(2, 1));
-    assert_eq!(buckets(stack.redis()), ["rl:{test:ip:127.0.0.1}:a:tb1", "rl:{test:ip:127.0.0.1}:b:tb1"]);
+    assert_eq!(buckets(stack.redis()), ["rl:{test:ip:127.0.0.1}:a:sw1", "rl:{test:ip:127.0.0.1}:b:sw1"]);
 }
 
 #[test]

@@ -14,6 +14,14 @@ pub(crate) fn rule(id: &str, capacity: u64, more: Value) -> Value {
     rule
 }
 
+/// A sliding window of `capacity` by `api_key` that does not end within a test; the fields of `more` are added or replace others.
+pub(crate) fn window(id: &str, capacity: u64, more: Value) -> Value {
+    let mut rule = json!({ "id": id, "key": ["api_key"], "algorithm": "SLIDING_WINDOW",
+                           "capacity": capacity, "windowSeconds": 31 * 86_400 });
+    merge(&mut rule, more);
+    rule
+}
+
 /// Puts the fields of one object into another.
 pub(crate) fn merge(into: &mut Value, more: Value) {
     let Value::Object(more) = more else { panic!("{more} is no object") };
