@@ -391,7 +391,9 @@ for i = 1, n do
       local lease = ARGV[arg + 4] + 0
       redis.call('ZREMRANGEBYSCORE', KEYS[i], -now_ms, now_ms) -- what has ended, tombstones too
       redis.call('ZADD', KEYS[i], now_ms + lease, ARGV[arg + 5])
-      redis.call('PEXPIRE', KEYS[i], lease + 1000)
+      -- As long as any lease runs: others may have longer ones, if the rule was edited.
+      local last = redis.call('ZRANGE', KEYS[i], -1, -1, 'WITHSCORES')[2]
+      redis.call('PEXPIRE', KEYS[i], max(lease, last - now_ms) + 1000)
       answer[i * 3] = answer[i * 3] - 1
     end
 

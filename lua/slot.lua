@@ -22,7 +22,8 @@ if now == '' then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-local ends = math.floor(now / 1000) + lease
+local now_ms = math.floor(now / 1000)
+local ends = now_ms + lease
 
 local score = redis.call('ZSCORE', KEY, slot)
 local held = score and score + 0 > 0 -- else a tombstone, or nothing
@@ -36,5 +37,7 @@ elseif held then
 else
   redis.call('ZADD', KEY, -ends, slot)
 end
-redis.call('PEXPIRE', KEY, lease + 1000)
+-- As long as any lease runs: others may have longer ones, from before the rule was edited or from a pod that has not heard of it.
+local last = redis.call('ZRANGE', KEY, -1, -1, 'WITHSCORES')[2] or 0
+redis.call('PEXPIRE', KEY, math.max(lease + 0, last - now_ms) + 1000)
 return 1

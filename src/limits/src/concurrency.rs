@@ -99,7 +99,7 @@ impl Concurrency {
         slots.push(Slot { id: id.into(), until_ms: now_ms.saturating_add(self.lease_ms), tombstone: false });
         let state = Slots(slots);
         let left = self.left(&state, now_ms);
-        (Outcome { verdict: Verdict::Admit, left, wait_ms: 0 }, Some(self.write(state)))
+        (Outcome { verdict: Verdict::Admit, left, wait_ms: 0 }, Some(self.write(state, now_ms)))
     }
 
     /// Gives the slot `id` back; of one that is not there a tombstone stays for a lease.
@@ -113,7 +113,7 @@ impl Concurrency {
             },
             None => state.0.push(Slot { id: id.into(), until_ms, tombstone: true }),
         }
-        self.write(state)
+        self.write(state, now_ms)
     }
 
     /// Begins the lease of the slot `id` anew. `None` if it is not there (any more): what is gone is not brought back.
@@ -121,11 +121,14 @@ impl Concurrency {
     pub fn renew(&self, mut state: Slots, now_ms: u64, id: &[u8]) -> Option<Write<Slots>> {
         let slot = state.0.iter_mut().find(|slot| *slot.id == *id && !slot.tombstone)?;
         slot.until_ms = now_ms.saturating_add(self.lease_ms);
-        Some(self.write(state))
+        Some(self.write(state, now_ms))
     }
 
-    fn write(&self, state: Slots) -> Write<Slots> {
-        Write { state, ttl_ms: self.lease_ms.saturating_add(TTL_SLACK_MS) }
+    /// Kept as long as any lease runs: others may have longer ones, from before the rule was edited.
+    fn write(&self, state: Slots, now_ms: u64) -> Write<Slots> {
+        let last_ms = state.held(now_ms).map(|slot| slot.until_ms.saturating_sub(now_ms)).max();
+        let ttl_ms = last_ms.unwrap_or(0).max(self.lease_ms).saturating_add(TTL_SLACK_MS);
+        Write { state, ttl_ms }
     }
 
     fn left(&self, state: &Slots, now_ms: u64) -> u64 {

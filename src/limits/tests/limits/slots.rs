@@ -59,3 +59,14 @@ fn the_same_slot_is_taken_once() {
     let slots = take(limit, Slots::default(), NOW, b"a");
     assert_eq!(take(limit, slots, NOW + 1, b"a").live(NOW + 1), 1);
 }
+
+#[test]
+fn a_shorter_lease_forgets_no_slot_that_was_taken_on_a_longer_one() {
+    let long = limit(3);
+    let short = Concurrency::new(3, 2).unwrap();
+    let slots = take(long, take(long, Slots::default(), NOW, b"a"), NOW, b"b");
+    let write = short.charge(&slots, NOW + 1_000, b"c").1.unwrap();
+    assert_eq!(write.ttl_ms, 30_000, "29 s of the longer leases, and a second");
+    assert_eq!(short.ask(&write.state, NOW + 1_500, b"d"), Wait);
+    assert_eq!(short.release(write.state, NOW + 1_500, b"c").ttl_ms, 29_500);
+}

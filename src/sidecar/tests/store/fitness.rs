@@ -44,7 +44,9 @@ async fn each_right_is_named(servers: &[Server], url: &str, cluster: bool) {
     let checks: Vec<_> = (0..16)
         .map(|i| vec![rule(format!("rl:{{k{i}}}a"), 100), rule(format!("rl:{{k{i}}}b"), 100)])
         .collect();
-    for missing in &rights {
+    // Without these two all works; the server only logs each refusal.
+    let needed = rights.iter().filter(|right| !["+ping", "+info"].contains(right));
+    for missing in needed {
         let others: Vec<&str> = rights.iter().filter(|right| *right != missing).copied().collect();
         grant(&others);
         let (store, _) = begin(&url);
