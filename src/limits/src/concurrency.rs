@@ -5,6 +5,7 @@
 
 use crate::decision::{Outcome, Verdict, Write};
 use crate::token_bucket::TTL_SLACK_MS;
+use std::sync::Arc;
 
 /// The largest capacity, in requests.
 pub const CAPACITY_MAX: u64 = 100_000;
@@ -27,8 +28,8 @@ pub struct Slots(Vec<Slot>);
 /// One slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Its id.
-    pub id: Box<[u8]>,
+    /// Its id, shared, since a state is copied when it is written.
+    pub id: Arc<[u8]>,
     /// When its lease ends, in milliseconds since the epoch; of a tombstone, when that is forgotten.
     pub until_ms: u64,
     /// Whether it was released before it was acquired.

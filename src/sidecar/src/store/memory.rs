@@ -142,7 +142,7 @@ impl Buckets {
                 settle(limit, penalty.as_ref(), self.get(key, now_us), now_us, *settlement, *tokens)
             }
             Kind::Release { limit, slot } => {
-                Some(slots(limit.release(self.slots(key, now_us), now_ms, slot)))
+                Some(slots(limit.release(self.take_slots(key, now_us), now_ms, slot)))
             }
             Kind::Renew { limit, slot } => limit.renew(self.slots(key, now_us), now_ms, slot).map(slots),
             Kind::Pardon => return self.pardon(key, now_us),
@@ -157,6 +157,15 @@ impl Buckets {
     fn slots(&self, key: &[u8], now_us: u64) -> Slots {
         match self.get(key, now_us).map(|bucket| &bucket.state) {
             Some(State::Slots(slots)) => slots.clone(),
+            _ => Slots::default(),
+        }
+    }
+
+    /// The same, taken out: what comes of it is written in any case.
+    fn take_slots(&mut self, key: &[u8], now_us: u64) -> Slots {
+        let kept = self.states.get_mut(key).filter(|kept| now_us / 1_000 < kept.full_at_ms);
+        match kept.map(|kept| &mut kept.bucket.state) {
+            Some(State::Slots(slots)) => std::mem::take(slots),
             _ => Slots::default(),
         }
     }
