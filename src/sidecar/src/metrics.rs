@@ -35,6 +35,7 @@ struct Inner {
     unknown: [Counter; REASONS.len()],
     released: Counter,
     renewed: Counter,
+    gone: Counter,
     given: Counter,
     taken: Counter,
     lost_changes: Counter,
@@ -95,6 +96,7 @@ impl Metrics {
         let inner = Inner {
             released: Counter::default(),
             renewed: Counter::default(),
+            gone: Counter::default(),
             given: direction("give"),
             taken: direction("take"),
             lost_changes: Counter::default(),
@@ -120,6 +122,11 @@ impl Metrics {
             inner.released.clone(),
         );
         registry.register("slots_renewed", "Leases of slots that were begun anew", inner.renewed.clone());
+        registry.register(
+            "slots_gone",
+            "Renewals of slots that the store has forgotten: their streams run uncounted",
+            inner.gone.clone(),
+        );
         registry.register(
             "settled",
             "Costs that were settled after the fact, by which way the tokens went",
@@ -175,17 +182,15 @@ impl Metrics {
         self.inner.denied.inc_by(denied);
     }
 
-    /// What became of a change. A renewal that came too late, and tokens for a bucket that is full again, are none.
+    /// What became of a change. Tokens for a bucket that is full again are none.
     pub fn change(&self, change: &Change, changed: Changed) {
-        if changed != Changed::Yes {
-            return;
-        }
-        let counter = match &change.kind {
-            Kind::Pardon => return,
-            Kind::Release { .. } => &self.inner.released,
-            Kind::Renew { .. } => &self.inner.renewed,
-            Kind::Settle { settlement: Settlement::Give, .. } => &self.inner.given,
-            Kind::Settle { settlement: Settlement::Take, .. } => &self.inner.taken,
+        let counter = match (&change.kind, changed) {
+            (Kind::Renew { .. }, Changed::No) => &self.inner.gone,
+            (_, Changed::No | Changed::Unknown | Changed::Unsent) | (Kind::Pardon, _) => return,
+            (Kind::Release { .. }, _) => &self.inner.released,
+            (Kind::Renew { .. }, _) => &self.inner.renewed,
+            (Kind::Settle { settlement: Settlement::Give, .. }, _) => &self.inner.given,
+            (Kind::Settle { settlement: Settlement::Take, .. }, _) => &self.inner.taken,
         };
         counter.inc();
     }
@@ -272,6 +277,7 @@ mod tests {
             "kota_unknown_total{reason=\"shed\"} 0",
             "kota_slots_released_total 0",
             "kota_slots_renewed_total 0",
+            "kota_slots_gone_total 0",
             "kota_settled_total{direction=\"give\"} 0",
             "kota_settled_total{direction=\"take\"} 0",
             "kota_lost_changes_total 0",
