@@ -9,7 +9,11 @@
 use crate::json::fault::{Fault, excerpt, near_miss};
 use crate::json::spot::{Fields, Notes, Spot};
 use crate::json::tree::Node;
-use limits::descriptor::{DESCRIPTORS_MAX, DescriptorId, Descriptors};
+use limits::address;
+use limits::descriptor::{DESCRIPTORS_MAX, DescriptorId, Descriptors, Source};
+use limits::path;
+use limits::route::Routes;
+use limits::ruleset::RuleSet;
 use limits::token_bucket::CAPACITY_MAX;
 use serde::Serialize;
 
@@ -20,6 +24,8 @@ pub const BYTES_MAX: usize = 64 * 1024;
 const MAPS_MAX: usize = 16;
 /// The longest value, in bytes.
 const VALUE_BYTES_MAX: usize = 8 * 1024;
+/// The most routes among which one is sought that was probably meant: whoever asks wrongly holds nobody else up.
+const ROUTES_SOUGHT_MAX: usize = 1_000;
 
 /// The length of a slot's name: base64url of 16 bytes.
 const SLOT_CHARS: usize = 22;
@@ -92,16 +98,16 @@ pub enum Decision {
 // === impl Request ===
 
 impl Request {
-    /// Reads a request to the rules of `domain`, whose descriptors are `known`.
+    /// Reads a request to the `rules` of `domain`.
     ///
     /// # Errors
-    /// All its faults, by their paths. They quote names, never values.
-    pub fn parse(json: &[u8], domain: &str, known: &Descriptors) -> Result<Self, Vec<Fault>> {
+    /// All its faults, by their paths. They quote names and routes, and no other value.
+    pub fn parse(json: &[u8], domain: &str, rules: &RuleSet) -> Result<Self, Vec<Fault>> {
         let cost = |fields: &Fields<'_>| match fields.get("cost") {
             None => Some(None),
             Some(spot) => spot.whole(0..=CAPACITY_MAX, "").map(Some),
         };
-        let (values, cost) = read(json, domain, known, &["domain", "descriptors", "cost"], cost)?;
+        let (values, cost) = read(json, domain, rules, &["domain", "descriptors", "cost"], cost)?;
         Ok(Self { values, cost })
     }
 }
@@ -109,12 +115,12 @@ impl Request {
 // === impl Holding ===
 
 impl Holding {
-    /// Reads what is said of a slot, to the rules of `domain`.
+    /// Reads what is said of a slot, to the `rules` of `domain`.
     ///
     /// # Errors
     /// As [`Request::parse`].
-    pub fn parse(json: &[u8], domain: &str, known: &Descriptors) -> Result<Self, Vec<Fault>> {
-        let (values, slot) = read(json, domain, known, &["domain", "descriptors", "slot"], slot)?;
+    pub fn parse(json: &[u8], domain: &str, rules: &RuleSet) -> Result<Self, Vec<Fault>> {
+        let (values, slot) = read(json, domain, rules, &["domain", "descriptors", "slot"], slot)?;
         Ok(Self { values, slot })
     }
 }
@@ -122,12 +128,12 @@ impl Holding {
 // === impl Pardon ===
 
 impl Pardon {
-    /// Reads who is pardoned, to the rules of `domain`.
+    /// Reads who is pardoned, to the `rules` of `domain`.
     ///
     /// # Errors
     /// As [`Request::parse`].
-    pub fn parse(json: &[u8], domain: &str, known: &Descriptors) -> Result<Self, Vec<Fault>> {
-        let (values, ()) = read(json, domain, known, &["domain", "descriptors"], |_| Some(()))?;
+    pub fn parse(json: &[u8], domain: &str, rules: &RuleSet) -> Result<Self, Vec<Fault>> {
+        let (values, ()) = read(json, domain, rules, &["domain", "descriptors"], |_| Some(()))?;
         Ok(Self { values })
     }
 }
@@ -156,7 +162,7 @@ impl Answer<'_> {
 fn read<T>(
     json: &[u8],
     domain: &str,
-    known: &Descriptors,
+    rules: &RuleSet,
     fields: &[&str],
     rest: impl FnOnce(&Fields<'_>) -> Option<T>,
 ) -> Result<(Values, T), Vec<Fault>> {
@@ -170,7 +176,7 @@ fn read<T>(
     let read = spot.fields("check", fields).and_then(|fields| {
         check_domain(&fields, domain);
         let rest = rest(&fields);
-        values(&fields, known).zip(rest)
+        values(&fields, rules).zip(rest)
     });
     let (faults, _) = notes.into_parts();
     read.filter(|_| faults.is_empty()).ok_or(faults)
@@ -184,13 +190,15 @@ fn check_domain(fields: &Fields<'_>, domain: &str) {
     }
 }
 
-fn values(fields: &Fields<'_>, known: &Descriptors) -> Option<Values> {
+fn values(fields: &Fields<'_>, rules: &RuleSet) -> Option<Values> {
     let maps = fields.need("descriptors", ", want a list of objects")?;
     let mut values = Vec::new();
     maps.each(maps.list(MAPS_MAX)?, |_, map| {
         let Some(entries) = map.entries(DESCRIPTORS_MAX) else { return };
         for (name, spot) in entries.iter() {
-            if let (Some(id), Some(value)) = (descriptor(name, &spot, known), value(&spot)) {
+            if let (Some(id), Some(value)) = (descriptor(name, &spot, rules.descriptors()), value(&spot))
+                && means_something(id, value, &spot, rules)
+            {
                 add(&mut values, id, value, &spot);
             }
         }
@@ -236,6 +244,37 @@ fn value<'t>(spot: &Spot<'t>) -> Option<&'t str> {
     None
 }
 
+/// Whether a request could have the value: a client's address is one, and a request's route is a template of the configuration. What is
+/// neither would be asked of a bucket that nobody else has, or of no rule.
+fn means_something(id: DescriptorId, value: &str, spot: &Spot<'_>, rules: &RuleSet) -> bool {
+    let value = value.trim_ascii();
+    match rules.descriptors().get(id).map(|descriptor| &descriptor.source) {
+        _ if value.is_empty() => true,
+        Some(Source::Ip) if address::parse(value.as_bytes()).is_none() => {
+            spot.fault("is no address, want one such as 203.0.113.7 or 2001:db8::1");
+            false
+        }
+        Some(Source::Route) if rules.routes().spelling(value.as_bytes()).is_none() => {
+            let meant = meant_route(value, rules.routes())
+                .map_or_else(String::new, |meant| format!("; did you mean \"{}\"?", excerpt(meant)));
+            spot.fault(format_args!(
+                "\"{}\" is no route of the configuration; give \"method\" and \"path\" instead, or one of its routes as written there{meant}",
+                excerpt(value)
+            ));
+            false
+        }
+        _ => true,
+    }
+}
+
+/// The route that a request of this method and path takes, or one that is written much like it.
+fn meant_route<'r>(written: &str, routes: &'r Routes) -> Option<&'r str> {
+    let (method, path) = written.split_once(' ').unwrap_or(("", written));
+    let taken = routes.find(method.as_bytes(), &path::normalise(path.as_bytes()));
+    let texts = || (0..routes.len().min(ROUTES_SOUGHT_MAX)).filter_map(|index| routes.text(index));
+    taken.and_then(|index| routes.text(index)).or_else(|| near_miss(written, texts()))
+}
+
 /// The maps are read as one set: the same value twice is one, two values are a conflict.
 fn add(values: &mut Vec<(DescriptorId, String)>, id: DescriptorId, value: &str, spot: &Spot<'_>) {
     match values.iter().find(|(known, _)| *known == id) {
@@ -249,11 +288,13 @@ fn add(values: &mut Vec<(DescriptorId, String)>, id: DescriptorId, value: &str, 
 mod tests {
     use super::*;
 
-    fn known() -> Descriptors {
+    fn known() -> RuleSet {
         let mut known = Descriptors::built_in();
-        let source = limits::descriptor::Source::Header("x-api-key".into());
+        let source = Source::Header("x-api-key".into());
         known.define(limits::descriptor::Descriptor { name: "api_key".into(), source, secret: true });
-        known
+        let routes = ["POST /orders", "* /sw1", "GET /orders/{id}"];
+        let routes = routes.map(|text| limits::route::Route::parse(text).unwrap());
+        RuleSet::new(known, Routes::new(routes.into()), Vec::new())
     }
 
     fn parse(json: &str) -> Result<Request, Vec<String>> {
@@ -268,7 +309,7 @@ mod tests {
         )
         .unwrap();
         let known = known();
-        let id = |name| known.find(name).unwrap();
+        let id = |name| known.descriptors().find(name).unwrap();
         let values = [(id("api_key"), "k_123"), (id("route"), "POST /orders"), (id("ip"), "")];
         assert_eq!(request.values, values.map(|(id, value)| (id, value.to_owned())));
         assert_eq!(request.cost, Some(2));
@@ -300,6 +341,35 @@ mod tests {
             parse(&" ".repeat(65_537)),
             Err(vec!["$: is 65537 bytes long, at most 65536 are allowed".to_owned()])
         );
+    }
+
+    #[test]
+    fn a_route_is_one_of_the_configuration_and_an_address_is_one() {
+        let said = |name: &str, value: &str| {
+            parse(&serde_json::json!({ "descriptors": [{ name: value }] }).to_string()).map(|_| ())
+        };
+        for (route, meant) in [
+            ("POST /ordres", "; did you mean \"POST /orders\"?"),
+            ("GET /sw1", "; did you mean \"* /sw1\"?"),
+            ("GET /orders/7?x=1", "; did you mean \"GET /orders/{id}\"?"),
+            ("/sw1", "; did you mean \"* /sw1\"?"),
+            ("DELETE /nothing/like/it", ""),
+        ] {
+            let fault = format!(
+                "$.descriptors[0].route: \"{route}\" is no route of the configuration; give \"method\" and \"path\" instead, or one of its routes as written there{meant}"
+            );
+            assert_eq!(said("route", route), Err(vec![fault]));
+        }
+        for route in ["POST /orders", " GET /orders/{other} ", "* /SW1", ""] {
+            assert_eq!(said("route", route), Ok(()), "{route}");
+        }
+        for address in ["banana", "010.1.2.3", "1.2.3", "10.0.0.0/8", "1.2.3.4, 5.6.7.8"] {
+            let fault = "$.descriptors[0].ip: is no address, want one such as 203.0.113.7 or 2001:db8::1";
+            assert_eq!(said("ip", address), Err(vec![fault.to_owned()]), "{address}");
+        }
+        for address in ["10.1.2.3", "10.1.2.3:80", "[::1]", "::1", ""] {
+            assert_eq!(said("ip", address), Ok(()), "{address}");
+        }
     }
 
     #[test]

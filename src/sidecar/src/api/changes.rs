@@ -21,7 +21,7 @@ pub(super) async fn change(decider: &Arc<Decider>, changes: Vec<Change>) -> Vec<
 
 /// Drops denials and penalties of a client under all of its rules that have a penalty.
 pub(super) async fn pardon(decider: &Arc<Decider>, config: &Config, body: &[u8]) -> problem::Answer {
-    let pardon = match Pardon::parse(body, &config.domain, config.rules.descriptors()) {
+    let pardon = match Pardon::parse(body, &config.domain, &config.rules) {
         Ok(pardon) => pardon,
         Err(faults) => return super::refused(&faults),
     };
@@ -34,6 +34,12 @@ pub(super) async fn pardon(decider: &Arc<Decider>, config: &Config, body: &[u8])
         }
     };
     all.retain(|applying| applying.rule.penalty.is_some());
+    if all.is_empty() {
+        return problem(
+            StatusCode::NOT_FOUND,
+            "no rule with a penalty applies to these descriptors; say those of the checks that were denied",
+        );
+    }
     let changes =
         all.iter().map(|applying| Change { key: applying.key.clone(), kind: Kind::Pardon }).collect();
     let changed = change(decider, changes).await;

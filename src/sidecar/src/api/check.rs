@@ -23,7 +23,7 @@ const JSON: &str = "application/json";
 /// Answers a check. A cost that the request does not say is the rule's own; one that a header, a body or a response would tell is its
 /// default, since there is none of these here.
 pub(super) async fn check(decider: &Arc<Decider>, config: &Config, body: &[u8]) -> problem::Answer {
-    let request = match check::Request::parse(body, &config.domain, config.rules.descriptors()) {
+    let request = match check::Request::parse(body, &config.domain, &config.rules) {
         Ok(request) => request,
         Err(faults) => return super::refused(&faults),
     };

@@ -61,7 +61,7 @@ pub(super) fn changes(all: &[Applying<'_>], slot: &[u8], act: Act) -> Vec<Change
 
 /// Releases or renews. A slot that is released twice, late or before anybody heard of it is released all the same.
 pub(super) async fn act(decider: &Arc<Decider>, config: &Config, body: &[u8], act: Act) -> problem::Answer {
-    let holding = match Holding::parse(body, &config.domain, config.rules.descriptors()) {
+    let holding = match Holding::parse(body, &config.domain, &config.rules) {
         Ok(holding) => holding,
         Err(faults) => return super::refused(&faults),
     };

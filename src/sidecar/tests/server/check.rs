@@ -14,7 +14,8 @@ const RULES: &str = r#"{
           "capacity": 10, "refillPerSecond": 0.001, "onMissingKey": "DENY" },
         { "id": "gold", "match": { "plan": "gold" }, "algorithm": "TOKEN_BUCKET", "capacity": 3, "refillPerSecond": 0.001 },
         { "id": "watch", "match": { "plan": "gold" }, "algorithm": "TOKEN_BUCKET", "capacity": 1, "refillPerSecond": 0.001,
-          "mode": "SHADOW" }
+          "mode": "SHADOW" },
+        { "id": "addresses", "match": { "route": "* /sw1" }, "key": ["ip"], "algorithm": "TOKEN_BUCKET", "capacity": 9, "refillPerSecond": 0.001 }
     ] }"#;
 
 async fn server() -> Server {
@@ -124,4 +125,29 @@ async fn undecided_is_neither_allowed_nor_denied() {
     let reply = check(&server, &order("k_1")).await;
     assert_eq!(reply.status, 503);
     assert!(reply.head.contains("application/problem+json"), "{}", reply.head);
+}
+
+/// What no request can have is refused rather than asked of a bucket that nobody else has.
+#[tokio::test]
+async fn a_route_or_an_address_that_is_none_is_refused_and_charges_nothing() {
+    let server = server().await;
+    for (descriptors, told) in [
+        (json!([{ "route": "POST /ordres" }]), "did you mean \"POST /orders\"?"),
+        (json!([{ "route": "GET /sw1", "ip": "10.1.2.3" }]), "did you mean \"* /sw1\"?"),
+        (json!([{ "route": "* /sw1", "ip": "banana" }]), "$.descriptors[0].ip: is no address"),
+        (json!([{ "route": "* /sw1", "ip": "010.1.2.3" }]), "$.descriptors[0].ip: is no address"),
+    ] {
+        let reply = check(&server, &json!({ "descriptors": descriptors })).await;
+        let detail = reply.json()["detail"].as_str().unwrap().to_owned();
+        assert!(reply.status == 400 && detail.contains(told), "{detail}");
+    }
+    let left = async |descriptors: Value| {
+        check(&server, &json!({ "descriptors": [descriptors] })).await.json()["remaining"].clone()
+    };
+    assert_eq!(left(json!({ "route": "* /sw1", "ip": "10.1.2.3" })).await, 8);
+    assert_eq!(left(json!({ "route": "* /sw1", "ip": "10.1.2.3:80" })).await, 7);
+    assert_eq!(left(json!({ "method": "GET", "path": "/sw1", "ip": "::ffff:10.1.2.3" })).await, 6);
+    assert_eq!(left(json!({ "route": "* /sw1", "ip": "[::1]" })).await, 8);
+    assert_eq!(left(json!({ "route": "* /sw1", "ip": "[::1]:443" })).await, 7);
+    assert_eq!(left(json!({ "route": "* /sw1", "ip": "::1" })).await, 6);
 }
