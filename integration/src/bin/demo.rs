@@ -86,6 +86,7 @@ fn start(store: &str) -> io::Result<Demo> {
     let dir = Workdir::new();
     let key_file = (store != "memory").then(key_file).transpose()?;
     let echo = start_echo(ECHO, dir.path());
+    let rules = tools::root().join("envoy/rules.json").display().to_string();
     let listen = Endpoint::Unix(dir.path().join("sidecar/decide.sock"));
     fs::create_dir(dir.path().join("sidecar"))?;
     let sidecar = Sidecar::start(Setup {
@@ -94,7 +95,7 @@ fn start(store: &str) -> io::Result<Demo> {
         api: API,
         store: store.to_owned(),
         key_file,
-        flags: Vec::new(),
+        flags: vec!["--rules".to_owned(), rules], // for /v1/check; the filter has its own
         env: Vec::new(),
         dir: dir.path().to_path_buf(),
     });

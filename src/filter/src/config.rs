@@ -143,12 +143,7 @@ fn quota_in_words(rule: &Rule) -> String {
         Limit::TokenBucket(bucket) => bucket_in_words(&mut words, rule, bucket, unit),
         Limit::SlidingWindow(limit) => {
             push_count(&mut words, limit.capacity(), unit, "");
-            match limit.window_s() {
-                60 => words.push_str(" per minute"),
-                3_600 => words.push_str(" per hour"),
-                86_400 => words.push_str(" per day"),
-                seconds => _ = write!(words, " per {seconds} seconds"),
-            }
+            let _ = write!(words, " per {}", span(limit.window_s()));
         }
         Limit::Concurrency(limit) => push_count(&mut words, limit.capacity(), unit, " at a time"),
     }
@@ -169,11 +164,22 @@ fn bucket_in_words(words: &mut String, rule: &Rule, bucket: &TokenBucket, unit: 
         // Less than one in the longest window that a header can name.
         None if window_s.is_some() => {
             let seconds = bucket.seconds_to_full(bucket.capacity().saturating_sub(1));
-            let _ = write!(words, "1 {unit} per {seconds} seconds, ");
+            let _ = write!(words, "1 {unit} per {}, ", span(seconds));
         }
         None => {}
     }
     push_count(words, bucket.capacity(), unit, " at once");
+}
+
+/// So many seconds in the largest unit in which they are whole: `minute`, `31 days`.
+fn span(seconds: u64) -> String {
+    let units = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
+    let whole = units.into_iter().find(|(unit, _)| seconds >= *unit && seconds.is_multiple_of(*unit));
+    let (unit, name) = whole.unwrap_or((1, "second"));
+    match seconds.checked_div(unit).unwrap_or(seconds) {
+        1 => name.to_owned(),
+        count => format!("{count} {name}s"),
+    }
 }
 
 fn push_count(words: &mut String, count: u64, unit: &str, rest: &str) {
@@ -222,6 +228,24 @@ mod tests {
         announced(&Limit::TokenBucket(
             TokenBucket::new(capacity, Refill::from_decimal(refill).unwrap(), 3_600).unwrap(),
         ))
+    }
+
+    #[test]
+    fn spans_are_told_in_the_largest_whole_unit() {
+        for (seconds, told) in [
+            (0, "0 seconds"),
+            (1, "second"),
+            (90, "90 seconds"),
+            (60, "minute"),
+            (120, "2 minutes"),
+            (3_600, "hour"),
+            (5_400, "90 minutes"),
+            (86_400, "day"),
+            (129_600, "36 hours"),
+            (2_678_400, "31 days"),
+        ] {
+            assert_eq!(span(seconds), told);
+        }
     }
 
     #[test]

@@ -53,6 +53,14 @@ fn a_cost_comes_from_a_number_a_header_the_body_or_the_response() {
             r#"{"responseHeader": "X-Tokens", "default": 20, "max": 40}"#,
             Cost::Response(named("x-tokens", 20, 40)),
         ),
+        (
+            r#"{"responseHeader": "x-tokens", "default": 20}"#,
+            Cost::Response(named("x-tokens", 20, 1_000_000_000)),
+        ),
+        (
+            r#"{"responseHeader": "x-tokens", "default": 20, "max": 120}"#,
+            Cost::Response(named("x-tokens", 20, 120)),
+        ),
     ] {
         assert_eq!(costing(cost).0, read, "{cost}");
     }

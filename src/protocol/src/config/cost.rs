@@ -51,6 +51,7 @@ fn fixed(spot: &Spot<'_>, capacity: Option<u64>) -> Option<Cost> {
 }
 
 /// A cost that each request has of its own. It is cut off at `max`, which is the capacity unless it says otherwise: more would never pass.
+/// What a response tells has passed already, so there `max` may be anything: a debt has a bound of its own, see `limits::token_bucket`.
 fn variable(spot: &Spot<'_>, capacity: u64) -> Option<Cost> {
     let fields = spot.fields("cost", &["header", "body", "responseHeader", "default", "max"])?;
     let sources = ["header", "body", "responseHeader"].map(|name| fields.get(name));
@@ -58,7 +59,7 @@ fn variable(spot: &Spot<'_>, capacity: u64) -> Option<Cost> {
     if !one {
         spot.fault(ONE_SOURCE);
     }
-    let bounds = bounds(&fields, capacity);
+    let bounds = bounds(&fields, capacity, fields.get("responseHeader").is_some());
     let [header, body, response] = sources;
     let header = header.map(|spot| (text::header_name(&spot), spot));
     let per = body.map(|spot| spot.whole(1..=COST_MAX, ""));
@@ -86,12 +87,12 @@ fn variable(spot: &Spot<'_>, capacity: u64) -> Option<Cost> {
     }
 }
 
-/// `default` and `max`.
-fn bounds(fields: &Fields<'_>, capacity: u64) -> Option<(u64, u64)> {
-    let max = fields.get("max").map_or(Some(capacity), |spot| {
-        spot.whole(1..=capacity, ", the rule's capacity: more would never pass")
-    });
-    let most = max.unwrap_or(capacity);
+/// `default` and `max`; `late` if the request has passed by the time its cost is known.
+fn bounds(fields: &Fields<'_>, capacity: u64, late: bool) -> Option<(u64, u64)> {
+    let (most, why) =
+        if late { (COST_MAX, "") } else { (capacity, ", the rule's capacity: more would never pass") };
+    let max = fields.get("max").map_or(Some(most), |spot| spot.whole(1..=most, why));
+    let most = max.unwrap_or(capacity).min(capacity);
     let default = fields.get("default").map_or(Some(DEFAULT), |spot| {
         spot.whole(0..=most, ": it is a cost too, and \"max\" or the capacity is the most")
     });

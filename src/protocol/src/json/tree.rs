@@ -8,6 +8,8 @@ use std::fmt;
 
 /// How deep a configuration may nest; its own form needs 6.
 pub(crate) const DEPTH_MAX: usize = 16;
+/// What some editors write before UTF-8; invisible to whoever looks for the fault.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A JSON value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,9 @@ struct Entries<'a>(Vec<(String, &'a RawValue)>);
 impl Node {
     /// Reads a whole document. The error says what is wrong and where.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        if bytes.starts_with(BYTE_ORDER_MARK) {
+            return Err("not JSON: begins with a byte order mark (EF BB BF), which JSON does not have; save it as UTF-8 without one".to_owned());
+        }
         let raw: &RawValue = serde_json::from_slice(bytes).map_err(|error| format!("not JSON: {error}"))?;
         Self::read(raw, DEPTH_MAX)
     }
@@ -111,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_is_no_json_says_where() {
-        for text in ["", "{", "{\"a\": NaN}", "[1,]", "\u{feff}{}", "{} {}", "01", "{\"a\" 1}"] {
+        for text in ["", "{", "{\"a\": NaN}", "[1,]", "{} {}", "01", "{\"a\" 1}"] {
             let message = Node::parse(text.as_bytes()).unwrap_err();
             assert!(
                 message.starts_with("not JSON: ") && message.contains("line 1 column"),
@@ -119,6 +124,8 @@ mod tests {
             );
         }
         assert!(Node::parse(b"\"\xff\"").is_err());
+        let marked = Node::parse("\u{feff}{}".as_bytes()).unwrap_err();
+        assert!(marked.starts_with("not JSON: begins with a byte order mark (EF BB BF)"), "{marked}");
         for text in [r#""\ud800""#, r#"{"\ud800": 1}"#, r#"["\ud800"]"#] {
             let message = Node::parse(text.as_bytes()).unwrap_err();
             assert_eq!(message, "not JSON: a text has half of a surrogate pair");

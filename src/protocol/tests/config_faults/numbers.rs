@@ -171,6 +171,12 @@ fn al_14_a_bad_penalty_or_cost_is_refused_naming_the_field() {
     refuses("cost.max", 1, 10, ", the rule's capacity: more would never pass", |number| {
         cost(format!(r#"{{"header": "x-cost", "max": {number}}}"#))
     });
+    refuses("cost.max", 1, 1_000_000_000, "", |number| {
+        cost(format!(r#"{{"responseHeader": "x-cost", "default": 1, "max": {number}}}"#))
+    });
+    refuses("cost.default", 0, 10, ": it is a cost too, and \"max\" or the capacity is the most", |number| {
+        cost(format!(r#"{{"responseHeader": "x-cost", "max": 70, "default": {number}}}"#))
+    });
     refuses("cost.default", 0, 7, ": it is a cost too, and \"max\" or the capacity is the most", |number| {
         cost(format!(r#"{{"responseHeader": "x-cost", "max": 7, "default": {number}}}"#))
     });
