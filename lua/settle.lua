@@ -7,13 +7,14 @@
 -- ARGV[3]   flag    'p' with a penalty, else ''
 -- ARGV[4]   'give' (back) or 'take'
 -- ARGV[5]   tokens  how many, a decimal integer
+-- ARGV[6]   age     how long ago they were taken, in whole milliseconds, rather too many than too few
 -- then, as in decide.lua, what the algorithm wants: capacity num den idle, or capacity window; and with a penalty: denials within
 -- for capacity num den idle.
 --
 -- Returns 1, or 0 if there is nothing to give back to; or an error with the code KOTA, as decide.lua does, with nothing written.
 --
--- What is given is taken off what was used, down to nothing; of a sliding window off the current count first. What is taken may
--- exceed the capacity: a debt, which makes what is used twice the capacity at most, so that one wild report locks nobody out for
+-- What is given is taken off what was used, down to nothing; of a sliding window off the count of the window in which it was
+-- taken, by its age, and off none if that is gone. What is taken is counted now. It may exceed the capacity: a debt, which makes what is used twice the capacity at most, so that one wild report locks nobody out for
 -- long. A penalty's bucket, while it holds, gets the same.
 --
 -- State, and why all arithmetic is exact: see decide.lua, and here too that nothing passes 2^53 where it matters: of tokens * 1e6
@@ -25,7 +26,8 @@ local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 
 local KEY, ARGV = KEYS[1], ARGV
 local tag, penal, gives, tokens = ARGV[2], ARGV[3] == 'p', ARGV[4] == 'give', (ARGV[5] or 0) + 0
-local p = tag == 'sw1' and 8 or 10 -- where the penalty's arguments begin
+local age = (ARGV[6] or 0) + 0
+local p = tag == 'sw1' and 9 or 11 -- where the penalty's arguments begin
 if tag ~= 'tb1' and tag ~= 'sw1' then
   return redis.error_reply('KOTA nothing to settle by algorithm ' .. tostring(tag))
 end
@@ -91,13 +93,13 @@ if tag == 'tb1' then
   if state then
     since, was = struct.unpack((length == 12 or length == 42) and '<I7I5' or '<I7I7', state)
   end
-  was, since = settle(6, was, since)
+  was, since = settle(7, was, since)
   settled = struct.pack(was < 1099511627776 and '<I7I5' or '<I7I7', since, was)
-  local num = ARGV[7] + 0
-  keep = (num == 0 and ARGV[9] + 0 or ceil(was * ARGV[8] / num) / 1000) + (since - now) / 1000
+  local num = ARGV[8] + 0
+  keep = (num == 0 and ARGV[10] + 0 or ceil(was * ARGV[9] / num) / 1000) + (since - now) / 1000
   keep = max(min(ceil(keep), WAIT_MAX), 0) + 1000
 else
-  local capacity, window = ARGV[6] + 0, ARGV[7] + 0
+  local capacity, window = ARGV[7] + 0, ARGV[8] + 0
   local start, current, previous = now_ms - now_ms % window, 0, 0
   if state then
     local began, counted, before = struct.unpack('<I4I4I4', state)
@@ -108,10 +110,11 @@ else
       previous = counted
     end
   end
-  if gives then
-    previous = max(previous - max(tokens - current, 0), 0)
+  if gives and now_ms - age >= start then
     current = max(current - tokens, 0)
-  else
+  elseif gives and now_ms - age >= start - window then
+    previous = max(previous - tokens, 0)
+  elseif not gives then
     current = min(current + tokens, max(2 * capacity, current))
   end
   settled = struct.pack('<I4I4I4', start / 1000, current, previous)

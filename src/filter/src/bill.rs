@@ -12,6 +12,7 @@ use protocol::batch::{Outcome, Verdict};
 pub struct Bill {
     open: Vec<Entry>,
     charged: bool,
+    asked_us: u64,
     body_bytes: u64,
 }
 
@@ -30,6 +31,8 @@ pub struct Settlement {
     pub tokens: u64,
     /// Whether they go back into the bucket, rather than out of it.
     pub gives: bool,
+    /// When the request was checked, in microseconds: before anything was taken, however long it then waited.
+    pub asked_us: u64,
 }
 
 // === impl Bill ===
@@ -38,6 +41,11 @@ impl Bill {
     /// So many tokens are reserved of a bucket whose rule settles later.
     pub fn reserve(&mut self, bucket: Bucket, tokens: u64) {
         self.open.push(Entry { bucket, reserved: tokens });
+    }
+
+    /// The check is on its way since `now_us`.
+    pub fn asked(&mut self, now_us: u64) {
+        self.asked_us = now_us;
     }
 
     /// Whether nothing is open.
@@ -82,13 +90,13 @@ impl Bill {
 
     /// Settles the entries of which `cost` tells the cost.
     fn settle(&mut self, cost: impl Fn(&Entry) -> Option<u64>) -> Vec<Settlement> {
-        let mut settled = Vec::new();
+        let (mut settled, asked_us) = (Vec::new(), self.asked_us);
         if !self.charged {
             return settled;
         }
         self.open.retain_mut(|entry| {
             let Some(cost) = cost(entry) else { return true };
-            settled.extend(entry.settlement(cost));
+            settled.extend(entry.settlement(cost, asked_us));
             false
         });
         settled
@@ -98,9 +106,9 @@ impl Bill {
 // === impl Entry ===
 
 impl Entry {
-    fn settlement(&self, cost: u64) -> Option<Settlement> {
+    fn settlement(&self, cost: u64, asked_us: u64) -> Option<Settlement> {
         let tokens = cost.abs_diff(self.reserved);
         let gives = cost < self.reserved;
-        (tokens > 0).then(|| Settlement { bucket: self.bucket.clone(), tokens, gives })
+        (tokens > 0).then(|| Settlement { bucket: self.bucket.clone(), tokens, gives, asked_us })
     }
 }

@@ -18,20 +18,21 @@ struct Rules<'a> {
     forms: Vec<RuleForm<'a>>,
 }
 
-/// The batch as bytes; `None` if it is out of the wire's bounds.
+/// The batch as bytes, as it is at `now_us`; `None` if it is out of the wire's bounds.
 pub fn encode<'p>(
     rules: &'p RuleSet,
     domain: &str,
     budget_ms: u32,
     checks: impl Iterator<Item = &'p Pending>,
     parcel: &'p Parcel,
+    now_us: u64,
 ) -> Option<Vec<u8>> {
     let mut rules = Rules { all: rules, met: Vec::new(), forms: Vec::new() };
     let checks = checks.map(|pending| rules.check(pending)).collect::<Option<_>>()?;
     let all = || parcel.settlements.iter().map(|due| &due.settlement);
     let settlements = |gives: bool| all().filter(move |one| one.gives == gives);
-    let give_backs = settlements(true).map(|one| rules.charge(one)).collect::<Option<_>>()?;
-    let debits = settlements(false).map(|one| rules.charge(one)).collect::<Option<_>>()?;
+    let give_backs = settlements(true).map(|one| rules.charge(one, now_us)).collect::<Option<_>>()?;
+    let debits = settlements(false).map(|one| rules.charge(one, now_us)).collect::<Option<_>>()?;
     let releases = rules.slots(&parcel.releases)?;
     let renewals = rules.slots(&parcel.renewals)?;
     let batch = Batch {
@@ -69,9 +70,10 @@ impl<'a> Rules<'a> {
         Some(Check { values: values?, calls, lease: 0, slot: pending.slot_bytes() })
     }
 
-    fn charge(&mut self, one: &'a Settlement) -> Option<Charge<'a>> {
+    fn charge(&mut self, one: &'a Settlement, now_us: u64) -> Option<Charge<'a>> {
         let rule = self.place(one.bucket.rule)?;
-        Some(Charge { rule, key: one.bucket.on_wire(self.all)?, tokens: one.tokens })
+        let age_ms = now_us.saturating_sub(one.asked_us).div_ceil(1_000);
+        Some(Charge { rule, key: one.bucket.on_wire(self.all)?, tokens: one.tokens, age_ms })
     }
 
     fn slots(&mut self, notices: &'a [Notice]) -> Option<Vec<Slot<'a>>> {

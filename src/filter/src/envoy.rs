@@ -250,8 +250,9 @@ impl HttpContext for Stream {
             Some(Plan::Ask(mut check)) => {
                 self.shared.listen();
                 let mut exchange = self.waiting.exchange.borrow_mut();
-                exchange.ask(&mut check);
-                let deadline_us = self.shared.now_us().saturating_add(config.deadline_us);
+                let now_us = self.shared.now_us();
+                exchange.ask(&mut check, now_us);
+                let deadline_us = now_us.saturating_add(config.deadline_us);
                 let waiting = Rc::clone(&self.waiting);
                 exchange.hold(self.shared.worker.borrow_mut().queue(waiting, check, deadline_us));
                 self.shared.wake();

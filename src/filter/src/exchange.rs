@@ -97,10 +97,11 @@ pub type Tally = Vec<(u16, Counter)>;
 // === impl Exchange ===
 
 impl Exchange {
-    /// The rules that apply are to be asked, and the request waits.
-    pub fn ask(&mut self, check: &mut Pending) {
+    /// The rules that apply are to be asked, and the request waits since `now_us`.
+    pub fn ask(&mut self, check: &mut Pending, now_us: u64) {
         self.state = State::Waiting(check.rules().collect());
         self.bill = check.take_bill();
+        self.bill.iter_mut().for_each(|bill| bill.asked(now_us));
     }
 
     /// The check takes this slot.

@@ -188,7 +188,8 @@ impl<S> Worker<S> {
         if taken.is_empty() && parcel.is_empty() {
             return None;
         }
-        let body = encode(rules, domain, timeout_ms, taken.iter().map(|queued| &queued.check), &parcel);
+        let checks = taken.iter().map(|queued| &queued.check);
+        let body = encode(rules, domain, timeout_ms, checks, &parcel, now_us);
         let askers = taken.into_iter().map(|one| Asker { stream: one.stream, slot: one.check.slot() });
         let askers = askers.collect();
         match body {

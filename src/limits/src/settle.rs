@@ -13,7 +13,10 @@ pub enum Settlement {
     Take,
 }
 
-/// Settles so many tokens at `now_us`; `None` if nothing is to be written. Concurrency has no tokens.
+/// Settles at `now_us` so many tokens that were taken `age_ms` ago; `None` if nothing is to be written. Concurrency has no tokens.
+///
+/// Only what goes back into a sliding window has to know its age. An age that is too high gives back less, never more, than was taken
+/// of the window that it came from.
 #[must_use]
 pub fn settle(
     limit: &Limit,
@@ -22,6 +25,7 @@ pub fn settle(
     now_us: u64,
     settlement: Settlement,
     tokens: u64,
+    age_ms: u64,
 ) -> Option<Write<Bucket>> {
     let now_ms = now_us / 1_000;
     let (state, ttl_ms) = match limit {
@@ -36,7 +40,7 @@ pub fn settle(
         Limit::SlidingWindow(limit) => {
             let windows = bucket.and_then(Bucket::windows);
             let write = match settlement {
-                Settlement::Give => limit.give(windows, now_ms, tokens)?,
+                Settlement::Give => limit.give(windows, now_ms, tokens, age_ms)?,
                 Settlement::Take => limit.take(windows, now_ms, tokens),
             };
             (State::Windows(write.state), write.ttl_ms)

@@ -114,13 +114,23 @@ impl SlidingWindow {
         (Outcome { verdict: Verdict::Admit, left, wait_ms }, write)
     }
 
-    /// Takes back what was counted too much, out of the current window first. `None` if there is nothing to take it from.
+    /// Takes back what was counted too much `age_ms` ago, out of the window in which that was: taken out of a later one, others
+    /// would be admitted there in its place. What is older than both counts no longer. `None` if there is nothing to take it from.
     #[must_use]
-    pub fn give(&self, state: Option<Windows>, now_ms: u64, tokens: u64) -> Option<Write<Windows>> {
+    pub fn give(
+        &self,
+        state: Option<Windows>,
+        now_ms: u64,
+        tokens: u64,
+        age_ms: u64,
+    ) -> Option<Write<Windows>> {
         let mut windows = self.at(Some(state?), now_ms);
-        let rest = tokens.saturating_sub(windows.current);
-        windows.current = windows.current.saturating_sub(tokens);
-        windows.previous = windows.previous.saturating_sub(rest);
+        let counted_ms = now_ms.saturating_sub(age_ms);
+        if counted_ms >= windows.start_ms {
+            windows.current = windows.current.saturating_sub(tokens);
+        } else if counted_ms.saturating_add(self.window_ms) >= windows.start_ms {
+            windows.previous = windows.previous.saturating_sub(tokens);
+        }
         Some(self.write(windows, now_ms))
     }
 
@@ -147,7 +157,8 @@ impl SlidingWindow {
     }
 
     /// The state as of the window that `now_ms` lies in. A state that began later than that (the clock went back, or the window
-    /// was shorter) is taken as it is: nothing that was counted is forgotten.
+    /// was shorter) is taken as it is, so that going back forgets nothing. What is then written is of the earlier window: from a clock
+    /// that went back by more than a window, and goes forward again, that is too long ago and forgotten.
     fn at(&self, state: Option<Windows>, now_ms: u64) -> Windows {
         let start_ms = now_ms.saturating_sub(now_ms.checked_rem(self.window_ms).unwrap_or(0));
         match state {

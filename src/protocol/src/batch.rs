@@ -165,6 +165,8 @@ pub struct Charge<'a> {
     pub key: Vec<Value<'a>>,
     /// Tokens.
     pub tokens: u64,
+    /// Milliseconds since they were taken, or reserved where they were used beyond that; rather too many than too few.
+    pub age_ms: u64,
 }
 
 /// Decisions of one rule that were made without asking.

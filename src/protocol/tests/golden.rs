@@ -53,7 +53,12 @@ fn batch() -> Batch<'static> {
             },
             Check { values: vec![], calls: vec![], lease: 0, slot: b"" },
         ],
-        give_backs: vec![Charge { rule: 0, key: vec![value("ip", Some(b"192.0.2.1"), false)], tokens: 49 }],
+        give_backs: vec![Charge {
+            rule: 0,
+            key: vec![value("ip", Some(b"192.0.2.1"), false)],
+            tokens: 49,
+            age_ms: 0,
+        }],
         debits: vec![],
         local_counts: vec![LocalCount { rule: 1, allowed: 300, denied: 70_000 }],
         releases: vec![Slot { rule: 3, key: vec![value("user", Some(b"u"), false)], id: b"\xaa" }],
@@ -104,7 +109,9 @@ fn batch_2() -> Batch<'static> {
         refill_den: 10,
         idle_s: 0,
     });
-    batch.debits = vec![Charge { rule: 2, key: vec![value("user", Some(b"u"), false)], tokens: 1_000 }];
+    batch.give_backs[0].age_ms = 70_000;
+    batch.debits =
+        vec![Charge { rule: 2, key: vec![value("user", Some(b"u"), false)], tokens: 1_000, age_ms: 1 }];
     batch
 }
 

@@ -5,6 +5,7 @@ use limits::concurrency::Concurrency;
 use limits::decision::Limit;
 use limits::penalty::Penalty;
 use limits::settle::Settlement;
+use std::time::Duration;
 
 /// One change of one bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub enum Kind {
         settlement: Settlement,
         /// How many tokens.
         tokens: u64,
+        /// Milliseconds since they were taken.
+        age_ms: u64,
     },
     /// A slot is given back; see [`Concurrency::release`].
     Release {
@@ -58,6 +61,20 @@ pub enum Changed {
     Unknown,
     /// It was not done: it was not sent, or the server refused to run it.
     Unsent,
+}
+
+// === impl Change ===
+
+impl Change {
+    /// The same, so much later. A part of a millisecond counts as a whole one: what is too old gives back less, never more.
+    #[must_use]
+    pub fn aged(mut self, by: Duration) -> Self {
+        if let Kind::Settle { age_ms, .. } = &mut self.kind {
+            let by_ms = u64::try_from(by.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+            *age_ms = age_ms.saturating_add(by_ms);
+        }
+        self
+    }
 }
 
 // === impl Changed ===

@@ -23,7 +23,7 @@ fn config() -> Config {
 
 fn waiting(config: &Config, path: &str) -> Exchange {
     let mut exchange = Exchange::default();
-    exchange.ask(&mut testing::check(&config.rules, path, &[]));
+    exchange.ask(&mut testing::check(&config.rules, path, &[]), 7_000);
     exchange
 }
 

@@ -51,7 +51,9 @@ fn holds(limit: Limit, penalty: Option<Penalty>, bucket: &Bucket, now_us: u64) {
         let (_, rulings) = decide(now_us, &[charge]);
         assert!(rulings[0].outcome.left <= limit.capacity());
         for settlement in [Settlement::Give, Settlement::Take] {
-            let _ = settle(&limit, penalty.as_ref(), bucket, now_us, settlement, cost);
+            for age_ms in NUMBERS {
+                let _ = settle(&limit, penalty.as_ref(), bucket, now_us, settlement, cost, age_ms);
+            }
         }
     }
 }

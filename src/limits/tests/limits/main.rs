@@ -15,4 +15,5 @@ mod slots;
 mod support;
 mod tidy;
 mod window_cases;
+mod window_settlements;
 mod windows;

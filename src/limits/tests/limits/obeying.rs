@@ -82,6 +82,7 @@ impl<'a> Client<'a> {
                 self.now_us,
                 Settlement::Take,
                 tokens,
+                0,
             );
             if let Some(write) = settled {
                 *bucket = Some(write.state);

@@ -56,9 +56,16 @@ fn a_clock_that_went_back_forgets_nothing_and_an_old_state_counts_for_nothing() 
 #[test]
 fn what_is_settled_moves_both_ways_within_bounds() {
     let limit = window(10, 60);
-    let given = limit.give(counted(4, 5), MIDNIGHT, 6).unwrap().state;
-    assert_eq!((given.current, given.previous), (0, 3));
-    assert_eq!(limit.give(None, MIDNIGHT, 6), None);
+    let given = |age_ms| {
+        let state = limit.give(counted(4, 5), MIDNIGHT + 100, 3, age_ms).unwrap().state;
+        (state.current, state.previous)
+    };
+    assert_eq!([0, 100].map(given), [(1, 5); 2], "taken in the current window");
+    assert_eq!([101, 60_100].map(given), [(4, 2); 2], "taken in the one before");
+    assert_eq!([60_101, u64::MAX].map(given), [(4, 5); 2], "taken before that");
+    let all = limit.give(counted(4, 5), MIDNIGHT, 6, 0).unwrap().state;
+    assert_eq!((all.current, all.previous), (0, 5), "no more than there is, and not of the other");
+    assert_eq!(limit.give(None, MIDNIGHT, 6, 0), None);
     assert_eq!(limit.take(counted(9, 0), MIDNIGHT, 5).state.current, 14, "a debt");
     assert_eq!(limit.take(counted(9, 0), MIDNIGHT, 1_000).state.current, 20, "of at most one capacity more");
     assert_eq!(limit.take(counted(25, 0), MIDNIGHT, 1_000).state.current, 25, "the capacity was lowered");

@@ -42,6 +42,8 @@ pub(super) struct Changing {
 #[derive(Debug)]
 struct Attempt {
     change: Change,
+    /// When it was asked for.
+    since: Instant,
     until: Instant,
 }
 
@@ -55,7 +57,7 @@ impl Decider {
             return None;
         }
         let Ok(place) = Arc::clone(&self.changing.places).try_acquire_owned() else {
-            self.keep(attempts(changes), &[]);
+            self.keep(attempts(changes, Instant::now()), &[]);
             return None;
         };
         let decider = Arc::clone(self);
@@ -95,8 +97,9 @@ impl Decider {
         if changes.is_empty() {
             return Vec::new();
         }
-        let changed = self.store.change(&changes, Instant::now() + CHANGE_TIME).await;
-        self.keep(attempts(changes), &changed);
+        let since = Instant::now();
+        let changed = self.store.change(&changes, since + CHANGE_TIME).await;
+        self.keep(attempts(changes, since), &changed);
         changed
     }
 
@@ -130,7 +133,7 @@ impl Decider {
             while left > 0 {
                 let attempts = self.take(left.min(BUNDLE));
                 left -= left.min(BUNDLE);
-                let changes: Vec<Change> = attempts.iter().map(|attempt| attempt.change.clone()).collect();
+                let changes: Vec<Change> = attempts.iter().map(Attempt::change).collect();
                 let changed = self.store.change(&changes, Instant::now() + AGAIN_TIME).await;
                 failed |= changed.iter().any(|one| !one.is_known());
                 self.keep(attempts, &changed);
@@ -182,7 +185,12 @@ impl Attempt {
             // Who pardons waits for the answer, and tries again himself.
             Kind::Pardon => Duration::ZERO,
         };
-        Self { change, until: now + worth.min(TRIED_MAX) }
+        Self { change, since: now, until: now + worth.min(TRIED_MAX) }
+    }
+
+    /// The change as it is to be made now.
+    fn change(&self) -> Change {
+        self.change.clone().aged(self.since.elapsed())
     }
 
     /// Whether it is to be tried again after this.
@@ -192,9 +200,8 @@ impl Attempt {
     }
 }
 
-fn attempts(changes: Vec<Change>) -> Vec<Attempt> {
-    let now = Instant::now();
-    changes.into_iter().map(|change| Attempt::new(change, now)).collect()
+fn attempts(changes: Vec<Change>, since: Instant) -> Vec<Attempt> {
+    changes.into_iter().map(|change| Attempt::new(change, since)).collect()
 }
 
 #[cfg(test)]
@@ -218,7 +225,7 @@ mod tests {
         let renew = attempt(Kind::Renew { limit, slot });
         let limit = Limit::SlidingWindow(SlidingWindow::new(1, 1).unwrap());
         let settlement = Settlement::Give;
-        let settle = attempt(Kind::Settle { limit, penalty: None, settlement, tokens: 1 });
+        let settle = attempt(Kind::Settle { limit, penalty: None, settlement, tokens: 1, age_ms: 70_000 });
         let seconds = |attempt: &Attempt| (attempt.until - now).as_secs();
         let all = [release(10), release(3_600), renew, settle, attempt(Kind::Pardon)];
         assert_eq!(all.each_ref().map(seconds), [10, 60, 3, 60, 0]);
@@ -227,5 +234,18 @@ mod tests {
         assert_eq!(again(Changed::Unsent), [true, true, true, true, false]);
         let late = now + Duration::from_secs(60);
         assert!(!all.iter().any(|attempt| attempt.again(Changed::Unsent, late)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_settlement_that_waits_grows_older() {
+        let limit = Limit::SlidingWindow(SlidingWindow::new(1, 60).unwrap());
+        let kind =
+            Kind::Settle { limit, penalty: None, settlement: Settlement::Give, tokens: 1, age_ms: 70_000 };
+        let attempt = Attempt::new(Change { key: vec![], kind }, Instant::now());
+        for waited_ms in [300, 600] {
+            sleep(Duration::from_millis(300)).await;
+            let Kind::Settle { age_ms, .. } = attempt.change().kind else { panic!("a settlement") };
+            assert!(age_ms > 70_000 + waited_ms, "{age_ms}");
+        }
     }
 }

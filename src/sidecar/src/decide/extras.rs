@@ -62,7 +62,8 @@ impl Reader<'_> {
         }
         let key = self.key(charge.rule, limit.tag(), &charge.key)?;
         if charge.tokens > 0 {
-            let kind = Kind::Settle { limit, penalty, settlement, tokens: charge.tokens };
+            let &Charge { tokens, age_ms, .. } = charge;
+            let kind = Kind::Settle { limit, penalty, settlement, tokens, age_ms };
             self.changes.push(Change { key, kind });
         }
         Ok(())

@@ -138,8 +138,9 @@ impl Buckets {
             ttl_ms: write.ttl_ms,
         };
         let write = match &change.kind {
-            Kind::Settle { limit, penalty, settlement, tokens } => {
-                settle(limit, penalty.as_ref(), self.get(key, now_us), now_us, *settlement, *tokens)
+            Kind::Settle { limit, penalty, settlement, tokens, age_ms } => {
+                let bucket = self.get(key, now_us);
+                settle(limit, penalty.as_ref(), bucket, now_us, *settlement, *tokens, *age_ms)
             }
             Kind::Release { limit, slot } => {
                 Some(slots(limit.release(self.take_slots(key, now_us), now_ms, slot)))

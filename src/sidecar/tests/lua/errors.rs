@@ -50,8 +50,8 @@ fn what_the_other_scripts_do_not_know_is_an_error_too() {
     let slots = Limit::Concurrency(Concurrency::new(1, 10).expect("a limit"));
     let slot = Ask { slot: "slot".to_owned(), ..Ask::new("slots", slots, 1) };
     for (ask, kind) in [
-        (ask("tb"), Kind::Settle(Settlement::Give, 1)),
-        (ask("tb"), Kind::Settle(Settlement::Take, 1)),
+        (ask("tb"), Kind::Settle(Settlement::Give, 1, 0)),
+        (ask("tb"), Kind::Settle(Settlement::Take, 1, 0)),
         (slot.clone(), Kind::Release),
         (slot.clone(), Kind::Renew),
     ] {
@@ -60,7 +60,7 @@ fn what_the_other_scripts_do_not_know_is_an_error_too() {
         let told = script.command(&words);
         assert!(matches!(&told, Reply::Error(text) if text.starts_with("KOTA wants ")), "{kind:?}: {told:?}");
     }
-    let change = Change { now_us: 0, ask: slot, kind: Kind::Settle(Settlement::Give, 1) };
+    let change = Change { now_us: 0, ask: slot, kind: Kind::Settle(Settlement::Give, 1, 0) };
     let words = script.words_of(&change);
     let told = script.command(&words);
     assert_eq!(told, Reply::Error("KOTA nothing to settle by algorithm cc1".to_owned()));

@@ -202,14 +202,30 @@ fn what_is_settled_goes_both_ways_within_bounds() {
     let mut both = Both::start();
     let now_us = MIDNIGHT_US;
     for rule in [bucket("tb", 10, "0.001"), window("sw", 10, 86_400)] {
-        assert!(!both.change(now_us, &rule, Kind::Settle(Settlement::Give, 1)), "nothing to give back to");
+        assert!(!both.change(now_us, &rule, Kind::Settle(Settlement::Give, 1, 0)), "nothing to give back to");
         assert_eq!(both.call(now_us, &costs(&rule, 8)).rules[0].1, 2);
-        both.change(now_us, &rule, Kind::Settle(Settlement::Give, 5));
+        both.change(now_us, &rule, Kind::Settle(Settlement::Give, 5, 0));
         assert_eq!(both.call(now_us, &costs(&rule, 0)).rules[0].1, 7);
-        both.change(now_us, &rule, Kind::Settle(Settlement::Take, 11));
+        both.change(now_us, &rule, Kind::Settle(Settlement::Take, 11, 0));
         assert_eq!(both.call(now_us, &costs(&rule, 1)).rules[0].0, Wait, "a debt of four");
-        both.change(now_us, &rule, Kind::Settle(Settlement::Take, u64::MAX / 2_000_000));
-        both.change(now_us, &rule, Kind::Settle(Settlement::Give, 15));
+        both.change(now_us, &rule, Kind::Settle(Settlement::Take, u64::MAX / 2_000_000, 0));
+        both.change(now_us, &rule, Kind::Settle(Settlement::Give, 15, 0));
         assert_eq!(both.call(now_us, &costs(&rule, 0)).rules[0].1, 5, "of at most one capacity more");
     }
+}
+
+#[test]
+fn what_goes_back_into_a_window_comes_off_the_one_in_which_it_was_taken() {
+    let mut both = Both::start();
+    let rule = window("sw", 100, 60);
+    assert!(both.call(MIDNIGHT_US + 59 * SECOND_US, &costs(&rule, 50)).admitted);
+    let now_us = MIDNIGHT_US + 61 * SECOND_US;
+    let burst = |both: &mut Both| (0..200).filter(|_| both.call(now_us, &costs(&rule, 1)).admitted).count();
+    assert_eq!(burst(&mut both), 50, "49.17 of the window before still count");
+    assert!(both.change(now_us, &rule, Kind::Settle(Settlement::Give, 50, 2_000)));
+    assert_eq!(burst(&mut both), 50, "and then none: a hundred in this window, not 149");
+    assert!(both.change(now_us, &rule, Kind::Settle(Settlement::Give, 30, 1_000)));
+    assert_eq!(burst(&mut both), 30);
+    both.change(now_us, &rule, Kind::Settle(Settlement::Give, 30, 61_001));
+    assert_eq!(burst(&mut both), 0, "too long ago");
 }

@@ -64,7 +64,7 @@ fn al_13_every_key_lives_as_long_as_it_matters_and_a_second_more() {
 fn changed(script: &mut Script, rule: &Ask, most: i64) {
     let kinds: &[Kind] = match rule.limit {
         Limit::Concurrency(_) => &[Kind::Renew, Kind::Release, Kind::Release],
-        _ => &[Kind::Settle(Settlement::Give, 1), Kind::Settle(Settlement::Take, 2), Kind::Pardon],
+        _ => &[Kind::Settle(Settlement::Give, 1, 0), Kind::Settle(Settlement::Take, 2, 0), Kind::Pardon],
     };
     for kind in kinds {
         let change = Change { now_us: now_us(), ask: rule.clone(), kind: *kind };

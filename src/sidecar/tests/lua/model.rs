@@ -42,7 +42,8 @@ pub(crate) struct Change {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    Settle(Settlement, u64),
+    /// So many tokens that were taken so many milliseconds ago.
+    Settle(Settlement, u64, u64),
     Release,
     Renew,
     Pardon,
@@ -103,8 +104,8 @@ impl Model {
             ttl_ms: write.ttl_ms,
         };
         let write = match (change.kind, &ask.limit) {
-            (Kind::Settle(way, tokens), limit) => {
-                settle(limit, ask.penalty.as_ref(), bucket, change.now_us, way, tokens)
+            (Kind::Settle(way, tokens, age_ms), limit) => {
+                settle(limit, ask.penalty.as_ref(), bucket, change.now_us, way, tokens, age_ms)
             }
             (Kind::Release, Limit::Concurrency(limit)) => {
                 Some(wrap(limit.release(slots(), now_ms, ask.slot.as_bytes())))

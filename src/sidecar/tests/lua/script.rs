@@ -286,10 +286,11 @@ impl Shas {
             _ => String::new(),
         };
         match change.kind {
-            Kind::Settle(way, tokens) => {
+            Kind::Settle(way, tokens, age_ms) => {
                 let way = if way == Settlement::Give { "give" } else { "take" };
                 let flag = if ask.penalty.is_some() { "p" } else { "" };
-                let mut words = call(&self.settle, &[&now, ask.limit.tag(), flag, way, &tokens.to_string()]);
+                let (tokens, age) = (tokens.to_string(), age_ms.to_string());
+                let mut words = call(&self.settle, &[&now, ask.limit.tag(), flag, way, &tokens, &age]);
                 parameters(&mut words, &ask.limit);
                 penalty(&mut words, ask.penalty.as_ref());
                 words

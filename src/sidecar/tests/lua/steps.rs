@@ -140,8 +140,8 @@ impl History {
             (_, 0) => Kind::Pardon,
             (Limit::Concurrency(_), 1..5) => Kind::Release,
             (Limit::Concurrency(_), _) => Kind::Renew,
-            (_, 1..4) => Kind::Settle(Settlement::Give, self.tokens(&ask)),
-            _ => Kind::Settle(Settlement::Take, self.tokens(&ask)),
+            (_, 1..4) => Kind::Settle(Settlement::Give, self.tokens(&ask), self.age_ms(&ask)),
+            _ => Kind::Settle(Settlement::Take, self.tokens(&ask), self.age_ms(&ask)),
         };
         self.model.change(Change { now_us: self.now_us, ask, kind })
     }
@@ -151,6 +151,21 @@ impl History {
             0 => self.random.magnitude(18),
             1 => 0,
             _ => ask.cost,
+        }
+    }
+
+    /// By chance, or to where the window begins, the one before it or the one before that, and a millisecond beside it.
+    fn age_ms(&mut self, ask: &Ask) -> u64 {
+        let window_ms = match &ask.limit {
+            Limit::SlidingWindow(window) => window.window_ms(),
+            _ => 60_000,
+        };
+        let (random, now_ms) = (&mut self.random, self.now_us / 1_000);
+        match random.below(8) {
+            0 => 0,
+            1 => random.magnitude(18),
+            2..5 => random.below(3 * window_ms),
+            _ => (now_ms % window_ms + window_ms * random.below(3) + random.below(3)).saturating_sub(1),
         }
     }
 
@@ -255,8 +270,8 @@ impl Seen {
             }
             Step::Change(change, done) => {
                 let kind = match change.kind {
-                    Kind::Settle(Settlement::Give, _) => "give",
-                    Kind::Settle(Settlement::Take, _) => "take",
+                    Kind::Settle(Settlement::Give, ..) => "give",
+                    Kind::Settle(Settlement::Take, ..) => "take",
                     Kind::Release => "release",
                     Kind::Renew => "renew",
                     Kind::Pardon => "pardon",

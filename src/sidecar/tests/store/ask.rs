@@ -89,7 +89,7 @@ impl Rule {
     /// Tokens that go back, or are charged after the fact.
     pub(crate) fn settle(&self, settlement: Settlement, tokens: u64) -> Change {
         let (limit, penalty) = (self.limit(), self.penalty);
-        self.change(Kind::Settle { limit, penalty, settlement, tokens })
+        self.change(Kind::Settle { limit, penalty, settlement, tokens, age_ms: 0 })
     }
 
     pub(crate) fn release(&self) -> Change {

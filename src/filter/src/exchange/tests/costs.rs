@@ -15,6 +15,9 @@ const COSTS: &str = r#"{ "rules": [
     { "id": "closed", "algorithm": "TOKEN_BUCKET", "capacity": 20, "refillPerSecond": 1, "failMode": "CLOSED",
       "match": { "path": "/closed" }, "cost": { "body": 1, "default": 7 } } ] }"#;
 
+/// When all that pass were checked.
+const ASKED_US: u64 = 7_000;
+
 fn costs() -> Config {
     Config::parse(COSTS.as_bytes()).unwrap()
 }
@@ -32,7 +35,7 @@ fn passed(config: &Config, path: &str, headers: &[(&str, &str)]) -> Exchange {
     let mut exchange = Exchange::default();
     let mut check = testing::check(&config.rules, path, headers);
     let outcomes = check.calls().iter().map(|_| admit(5)).collect();
-    exchange.ask(&mut check);
+    exchange.ask(&mut check, ASKED_US);
     let action = exchange.on_ruling(config, &Ruling::Decided(Answer::Admitted(outcomes)), &mut Tally::new());
     assert!(matches!(action, Action::Resume(_)));
     exchange
@@ -42,6 +45,7 @@ fn passed(config: &Config, path: &str, headers: &[(&str, &str)]) -> Exchange {
 fn told(settlements: Vec<Settlement>) -> Vec<(u16, i64)> {
     let one = |one: Settlement| {
         let tokens = i64::try_from(one.tokens).unwrap();
+        assert_eq!(one.asked_us, ASKED_US);
         (one.bucket.rule, if one.gives { -tokens } else { tokens })
     };
     settlements.into_iter().map(one).collect()

@@ -118,7 +118,7 @@ fn of(rule: &str, slot: SlotId) -> (String, Vec<u8>) {
 }
 
 fn settlement(tokens: u64, gives: bool) -> Settlement {
-    Settlement { bucket: Bucket { rule: 2, place: 0, key: Box::new([]) }, tokens, gives }
+    Settlement { bucket: Bucket { rule: 2, place: 0, key: Box::new([]) }, tokens, gives, asked_us: 0 }
 }
 
 #[test]
@@ -353,6 +353,23 @@ fn settlements_go_both_ways_and_only_what_certainly_was_not_sent_comes_back() {
     driven.tick(10_000_000);
     assert!(driven.send().is_none(), "it may have arrived");
     assert_eq!(driven.lost(), [(2, Counter::SettlementLost); 2]);
+}
+
+#[test]
+fn a_settlement_says_how_old_it_is_when_it_goes() {
+    let mut driven = Driven::new();
+    let asked = |asked_us| Settlement { asked_us, ..settlement(3, true) };
+    driven.tick(70_000_000);
+    driven.worker.settle([asked(500), asked(69_999_999), asked(70_000_000)], driven.now_us);
+    driven.worker.settle([Settlement { asked_us: 1_000, ..settlement(4, false) }], driven.now_us);
+    let callout = driven.worker.next_callout(&driven.rules, "d", driven.now_us).unwrap();
+    driven.worker.refused(callout, Refusal::NotSent, driven.now_us);
+    driven.tick(200_000);
+    let callout = driven.worker.next_callout(&driven.rules, "d", driven.now_us).unwrap();
+    let batch = decode_batch(&callout.body).unwrap();
+    let ages = |charges: &[batch::Charge<'_>]| charges.iter().map(|charge| charge.age_ms).collect::<Vec<_>>();
+    assert_eq!(ages(&batch.give_backs), [70_200, 201, 200], "parts of a millisecond count as whole ones");
+    assert_eq!(ages(&batch.debits), [70_199]);
 }
 
 #[test]

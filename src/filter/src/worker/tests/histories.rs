@@ -80,7 +80,8 @@ impl World {
                 self.settled += 1;
                 let bucket = Bucket { rule: 2, place: 0, key: Box::new([]) };
                 let gives = self.settled.is_multiple_of(2);
-                self.worker.settle([Settlement { bucket, tokens: self.settled, gives }], self.now_us);
+                let settlement = Settlement { bucket, tokens: self.settled, gives, asked_us: self.now_us };
+                self.worker.settle([settlement], self.now_us);
             }
             Event::Send => self.send(rules),
             Event::Refuse => {

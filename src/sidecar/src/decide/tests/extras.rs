@@ -19,7 +19,7 @@ fn slot(rule: u16, id: &[u8]) -> Slot<'_> {
 }
 
 fn charge(rule: u16, tokens: u64) -> Charge<'static> {
-    Charge { rule, key: key(b"a"), tokens }
+    Charge { rule, key: key(b"a"), tokens, age_ms: 0 }
 }
 
 fn metric(decider: &Decider, name: &str) -> u64 {

@@ -101,7 +101,8 @@ async fn buckets_of_every_kind_end_with_their_time() {
     now_ms.fetch_add(200_000, Ordering::Relaxed);
     assert!(!change(&store, "slots", renew()).await);
     assert!(!change(&store, "denied", Kind::Pardon).await, "it is over by itself");
-    let give = Kind::Settle { limit: window, penalty: None, settlement: Settlement::Give, tokens: 1 };
+    let give =
+        Kind::Settle { limit: window, penalty: None, settlement: Settlement::Give, tokens: 1, age_ms: 0 };
     assert!(!change(&store, "window", give).await);
     for new in 0..3 {
         assert!(ask(&store, &format!("new{new}"), window, None, 1).await);

@@ -12,14 +12,14 @@ use redis::{Cmd, Value};
 /// The call that makes this change, by the server's clock.
 pub(super) fn command(change: &Change) -> Cmd {
     match &change.kind {
-        Kind::Settle { limit, penalty, settlement, tokens } => {
+        Kind::Settle { limit, penalty, settlement, tokens, age_ms } => {
             let mut command = call(ScriptId::Settle, change);
             let way = match settlement {
                 Settlement::Give => "give",
                 Settlement::Take => "take",
             };
             let flag = if penalty.is_some() { "p" } else { "" };
-            command.arg("").arg(limit.tag()).arg(flag).arg(way).arg(*tokens);
+            command.arg("").arg(limit.tag()).arg(flag).arg(way).arg(*tokens).arg(*age_ms);
             arguments::limit(&mut command, limit);
             arguments::penalty(&mut command, penalty.as_ref());
             command
@@ -50,7 +50,7 @@ fn of_slot(change: &Change, what: &str, limit: &Concurrency, slot: &[u8]) -> Cmd
 }
 
 fn call(script: ScriptId, change: &Change) -> Cmd {
-    let mut command = Cmd::with_capacity(8 + arguments::MAX, 160 + change.key.len());
+    let mut command = Cmd::with_capacity(9 + arguments::MAX, 160 + change.key.len());
     command.arg("EVALSHA").arg(script.sha()).arg(1).arg(&change.key[..]);
     command
 }
@@ -70,18 +70,19 @@ mod tests {
         let bucket = TokenBucket::new(100, Refill::new(1, 2).unwrap(), 0).unwrap();
         let window = Limit::SlidingWindow(SlidingWindow::new(7, 60).unwrap());
         let slots = Concurrency::new(3, 10).unwrap();
-        let settle = |limit, penalty, settlement| Kind::Settle { limit, penalty, settlement, tokens: 5 };
+        let settle =
+            |limit, penalty, settlement| Kind::Settle { limit, penalty, settlement, tokens: 5, age_ms: 9 };
         let penalty = Penalty::new(3, 60, 20, bucket).unwrap();
         for (kind, script, wanted) in [
             (
                 settle(Limit::TokenBucket(bucket), None, Settlement::Give),
                 ScriptId::Settle,
-                " tb1  give 5 100 1 2 0",
+                " tb1  give 5 9 100 1 2 0",
             ),
             (
                 settle(window, Some(penalty), Settlement::Take),
                 ScriptId::Settle,
-                " sw1 p take 5 7 60000 3 60000 20000 100 1 2 0",
+                " sw1 p take 5 9 7 60000 3 60000 20000 100 1 2 0",
             ),
             (Kind::Release { limit: slots, slot: b"s"[..].into() }, ScriptId::Slot, " release 10000 s"),
             (Kind::Renew { limit: slots, slot: b"s"[..].into() }, ScriptId::Slot, " renew 10000 s"),

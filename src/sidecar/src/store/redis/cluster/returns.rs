@@ -17,13 +17,18 @@ use tokio::time::{Duration, Instant, timeout_at};
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Listens for late answers, by the number of their calls, and gives back what they say was taken.
-pub(super) async fn listen(inner: Arc<Inner>, mut post: Post, mut late: HashMap<usize, Vec<Option<Change>>>) {
+pub(super) async fn listen(
+    inner: Arc<Inner>,
+    mut post: Post,
+    mut late: HashMap<usize, Vec<Option<Change>>>,
+    sent: Instant,
+) {
     let patience = Instant::now() + PATIENCE;
     while !late.is_empty() {
         let Ok(Some((number, reply))) = timeout_at(patience, post.next()).await else { break };
         let Some(backs) = late.remove(&number) else { continue };
         if let Ok(Ok(Answer::Admitted(outcomes))) = reply.map(|value| call::answer(value, backs.len())) {
-            give(Arc::clone(&inner), taken(backs, &outcomes).collect()).await;
+            give(Arc::clone(&inner), taken(backs, &outcomes).collect(), sent).await;
         }
     }
     inner.metrics.returns_lost(late.values().flatten().flatten().count());
@@ -35,22 +40,24 @@ pub(super) fn taken(backs: Vec<Option<Change>>, outcomes: &[Outcome]) -> impl It
     charged.filter_map(|(back, _)| back)
 }
 
-/// What gives back what a rule of this check took; `None` if it took nothing.
+/// What gives back what a rule of this check took, of an age that [`give`] knows; `None` if it took nothing.
 pub(super) fn back(asks: &Asks, check: usize, ask: &Ask) -> Option<Change> {
     let kind = match ask.limit {
         Limit::Concurrency(limit) => Kind::Release { limit, slot: asks.slot_of(check).into() },
         _ if ask.cost == 0 => return None,
         limit => {
             let (penalty, tokens) = (ask.penalty, ask.cost);
-            Kind::Settle { limit, penalty, settlement: Settlement::Give, tokens }
+            Kind::Settle { limit, penalty, settlement: Settlement::Give, tokens, age_ms: 0 }
         }
     };
     Some(Change { key: asks.key(ask).to_vec(), kind })
 }
 
-/// Gives back. What does not arrive stays taken: then less is admitted than might be, never more.
-pub(super) async fn give(inner: Arc<Inner>, backs: Vec<Change>) {
+/// Gives back what was taken by calls that were `sent` then. What does not arrive stays taken: then less is admitted than might be,
+/// never more.
+pub(super) async fn give(inner: Arc<Inner>, backs: Vec<Change>, sent: Instant) {
     let patience = Instant::now() + PATIENCE;
+    let backs: Vec<Change> = backs.into_iter().map(|back| back.aged(sent.elapsed())).collect();
     let mut changed = vec![Changed::Unknown; backs.len()];
     // Too late is told by what is left unknown.
     let _ = timeout_at(patience, send(&inner, &backs, patience, &mut changed)).await;

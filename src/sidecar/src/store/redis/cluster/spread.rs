@@ -41,6 +41,8 @@ struct Round<'a> {
     post: Post,
     /// By the number of their calls.
     parts: Vec<Part>,
+    /// When the first call went.
+    sent: Instant,
 }
 
 // === impl Cluster ===
@@ -53,10 +55,11 @@ impl Cluster {
             self.late();
         }
         let (answers, backs) = round.answers();
+        let sent = round.sent;
         round.straggle(&self.inner);
         if !backs.is_empty() {
             // Who hears of a denial finds nothing of it any more, if time allows.
-            let giving = tokio::spawn(give(Arc::clone(&self.inner), backs));
+            let giving = tokio::spawn(give(Arc::clone(&self.inner), backs, sent));
             let _ = timeout_at(deadline, giving).await;
         }
         answers
@@ -82,7 +85,7 @@ impl<'a> Round<'a> {
     /// Sends all checks.
     fn new(inner: &Arc<Inner>, asks: &'a Asks, deadline: Instant) -> Self {
         let post = Post::new(Arc::clone(inner), deadline, deadline + returns::PATIENCE);
-        let mut round = Self { asks, post, parts: Vec::with_capacity(asks.len()) };
+        let mut round = Self { asks, post, parts: Vec::with_capacity(asks.len()), sent: Instant::now() };
         for (check, rules) in asks.checks().enumerate() {
             let mut slots: Vec<(u16, Vec<usize>)> = Vec::with_capacity(1);
             for (nth, ask) in rules.iter().enumerate() {
@@ -201,7 +204,7 @@ impl<'a> Round<'a> {
             .map(|(number, part)| (number, self.backs(part)))
             .collect();
         if !late.is_empty() {
-            tokio::spawn(returns::listen(Arc::clone(inner), self.post, late));
+            tokio::spawn(returns::listen(Arc::clone(inner), self.post, late, self.sent));
         }
     }
 }
