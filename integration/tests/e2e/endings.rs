@@ -129,6 +129,27 @@ fn cc_05_a_client_that_goes_away_while_it_is_decided_frees_its_slot() {
     all_free(&stack, "gone while it is decided", &key);
 }
 
+#[test]
+fn cc_05_a_request_that_ends_while_redis_is_away_frees_its_slot() {
+    let stack = pods(LEASE_S).redis_faults().start();
+    let (key, faults) = (fresh_key(), stack.redis_fault.as_ref().expect("asked for"));
+    let mut held = take_all(&stack, "before", &key, |envoy| begin(envoy, post("/", &key)));
+    faults.set(Fault::Gone);
+    let batches = || stack.sidecars.iter().map(|sidecar| sidecar.metric("kota_batch_checks_count", ""));
+    let before: Vec<f64> = batches().collect();
+    for client in &mut held {
+        assert_eq!(finish(client).expect("an answer").status, 200);
+    }
+    // The filters have done their part: each has told its sidecar, and heard that it arrived.
+    wait::until_true("every sidecar was told", || batches().zip(&before).all(|(now, before)| now > *before));
+    assert_eq!(live(stack.redis()), SLOTS, "Redis has heard of nothing");
+    faults.set(Fault::Pass);
+    all_free(&stack, "Redis is back", &key);
+    for sidecar in &stack.sidecars {
+        assert_eq!(sidecar.metric("kota_lost_changes_total", ""), 0.0);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn cc_05_streams_free_their_slots() {
     let stack = pods(LEASE_S).start();
