@@ -92,10 +92,11 @@ fn what_goes_back_into_the_window_before_makes_no_room_in_this_one() {
     let mut client = Client::new(100, 60);
     assert!(client.ask(MIDNIGHT_MS + 59 * SECOND_MS, 50));
     let now_ms = MIDNIGHT_MS + 61 * SECOND_MS;
-    let burst = |client: &mut Client| (0..200).filter(|_| client.ask(now_ms, 1)).count();
-    assert_eq!(burst(&mut client), 50, "49.17 of the window before still count");
+    let burst = |client: &mut Client, now_ms| (0..200).filter(|_| client.ask(now_ms, 1)).count();
+    assert_eq!(burst(&mut client, now_ms), 50, "49.17 of the window before still count");
     client.settle(now_ms, Settlement::Give, 50, 2 * SECOND_MS);
-    assert_eq!(burst(&mut client), 50, "and then none: a hundred in this window");
+    assert_eq!(burst(&mut client, now_ms), 50, "and then none");
+    assert_eq!(burst(&mut client, MIDNIGHT_MS + 119_999), 0, "a hundred in this window, not 149");
 }
 
 #[test]
