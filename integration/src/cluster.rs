@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::redis::{Redis, Reply};
+use crate::redis::{Redis, Reply, encode};
 use crate::wait;
 use crate::workdir::free_port;
 
@@ -216,6 +216,61 @@ impl Cluster {
         self.begin_move(slot, from, to);
         self.move_keys(slot, from, to);
         self.end_move(slot, from, to);
+    }
+
+    /// Gives all slots of a primary to another, without their keys, and lets it go, as `redis-cli --cluster del-node` does: the
+    /// others forget it and it forgets them, and goes on running. The heir has to be a later one: of two owners the later is
+    /// believed.
+    ///
+    /// # Panics
+    /// When a node refuses.
+    pub fn retire(&self, nth: usize, heir: usize) {
+        // Or it may become a replica of its heir on the way.
+        ok(&self.nodes[nth], &["CONFIG", "SET", "cluster-allow-replica-migration", "no"]);
+        let (mut commands, count) = self.gifts(nth, heir);
+        let mut connection = self.nodes[heir].connect();
+        connection.send(&commands);
+        (0..count).for_each(|_| assert_eq!(connection.receive(), ok_reply()));
+        // At once, since it does not give away a slot that has a key.
+        let mut at_once = Vec::new();
+        encode(&["MULTI"], &mut at_once);
+        encode(&["FLUSHALL"], &mut at_once);
+        at_once.append(&mut commands);
+        encode(&["EXEC"], &mut at_once);
+        let mut connection = self.nodes[nth].connect();
+        connection.send(&at_once);
+        let last = (0..count + 3).map(|_| connection.receive()).last();
+        assert!(last == Some(Reply::Array(vec![ok_reply(); count + 1])), "a slot was not given away");
+        let id = self.id(nth);
+        for other in (0..self.nodes.len()).filter(|other| *other != nth) {
+            ok(&self.nodes[other], &["CLUSTER", "FORGET", &id]);
+        }
+        ok(&self.nodes[nth], &["CLUSTER", "RESET", "SOFT"]);
+    }
+
+    /// The commands that give all slots of a primary to another, and how many they are.
+    fn gifts(&self, nth: usize, heir: usize) -> (Vec<u8>, usize) {
+        let (id, port) = (self.id(heir), Reply::Integer(self.nodes[nth].port().into()));
+        let Reply::Array(ranges) = self.nodes[nth].command(&["CLUSTER", "SLOTS"]) else {
+            panic!("no ranges")
+        };
+        let mut commands = Vec::new();
+        let mut count = 0;
+        for range in ranges {
+            let Reply::Array(parts) = range else { panic!("{range:?}") };
+            let [Reply::Integer(first), Reply::Integer(last), Reply::Array(primary), ..] = parts.as_slice()
+            else {
+                panic!("{parts:?}")
+            };
+            if primary[1] == port {
+                let give = |slot: i64| {
+                    encode(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id], &mut commands)
+                };
+                (*first..=*last).for_each(give);
+                count += usize::try_from(last - first).expect("slots are small") + 1;
+            }
+        }
+        (commands, count)
     }
 
     /// Waits until every node knows every other and finds the cluster in order.

@@ -37,6 +37,11 @@ impl Fake {
         Self { url, commands, generation }
     }
 
+    /// Its port on loopback.
+    pub(crate) fn port(&self) -> u16 {
+        self.url.rsplit(':').next().unwrap().parse().unwrap()
+    }
+
     /// Lets all connections that exist now die in silence, as when a firewall forgets them.
     pub(crate) fn bury(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);

@@ -7,6 +7,7 @@ mod declared;
 mod fake;
 mod faults;
 mod fitness;
+mod leaving;
 mod load;
 mod replica;
 mod sent_on;

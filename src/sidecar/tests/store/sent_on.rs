@@ -23,7 +23,7 @@ async fn node(odd: impl Fn(usize, u16) -> Option<String> + Send + Sync + 'static
         _ => None,
     })
     .await;
-    port.store(fake.url.rsplit(':').next().unwrap().parse().unwrap(), Ordering::SeqCst);
+    port.store(fake.port(), Ordering::SeqCst);
     let (store, _) = begin(&fake.url.replace("redis://", "redis+cluster://"));
     up(&store).await;
     (fake, store)

@@ -30,6 +30,8 @@ pub(super) enum Refusal {
     Ask(String),
     /// The slot is on its way to another node, and some of the call's keys are there; it did not run.
     TryAgain,
+    /// The node knows no owner of the slot, or not enough of the cluster; it did not run.
+    ClusterDown,
     /// The user lacks a right; Redis does not always say which.
     NoRight,
     /// The code of another error, such as `OOM`.
@@ -99,6 +101,7 @@ pub(super) fn refusal(error: &ServerError) -> Refusal {
         Some(ServerErrorKind::Moved) => Refusal::Moved(told_place(error)),
         Some(ServerErrorKind::Ask) => Refusal::Ask(told_place(error)),
         Some(ServerErrorKind::TryAgain) => Refusal::TryAgain,
+        Some(ServerErrorKind::ClusterDown) => Refusal::ClusterDown,
         _ if error.code() == "ERR" && error.details().is_some_and(tells_no_right) => Refusal::NoRight,
         _ => Refusal::Other(error.code().to_owned()),
     }
@@ -140,9 +143,13 @@ impl Refusal {
     /// Whether the server, or who we are there, is not what it was when the connection was checked.
     pub(super) fn wants_a_check(&self) -> bool {
         match self {
-            Self::Away | Self::Lost | Self::NoScript | Self::Moved(_) | Self::Ask(_) | Self::TryAgain => {
-                false
-            }
+            Self::Away
+            | Self::Lost
+            | Self::NoScript
+            | Self::Moved(_)
+            | Self::Ask(_)
+            | Self::TryAgain
+            | Self::ClusterDown => false,
             Self::NoRight => true,
             Self::Other(code) => matches!(code.as_str(), "NOAUTH" | "READONLY" | "WRONGPASS"),
         }
@@ -158,6 +165,7 @@ impl fmt::Display for Refusal {
             Self::Moved(_) => write!(out, "MOVED"),
             Self::Ask(_) => write!(out, "ASK"),
             Self::TryAgain => write!(out, "TRYAGAIN"),
+            Self::ClusterDown => write!(out, "CLUSTERDOWN"),
             Self::NoRight => write!(out, "its user lacks a right; grant {}", rights::grant(true)),
             Self::Other(code) => write!(out, "{code}"),
         }

@@ -36,9 +36,14 @@ pub(super) fn answer(reply: Reply) -> Changed {
         Ok(Value::Int(0)) => Changed::No,
         Ok(Value::Int(1)) => Changed::Yes,
         // Nothing ran.
-        Err(Refusal::Away | Refusal::NoScript | Refusal::Moved(_) | Refusal::Ask(_) | Refusal::TryAgain) => {
-            Changed::Unsent
-        }
+        Err(
+            Refusal::Away
+            | Refusal::NoScript
+            | Refusal::Moved(_)
+            | Refusal::Ask(_)
+            | Refusal::TryAgain
+            | Refusal::ClusterDown,
+        ) => Changed::Unsent,
         _ => Changed::Unknown,
     }
 }

@@ -42,7 +42,7 @@ struct Inner {
     seeds: Vec<Place>,
     map: RwLock<Arc<Map>>,
     nodes: Mutex<HashMap<Place, Node>>,
-    /// Asks for a survey: a node told that the map is out of date, or is away.
+    /// Asks for a survey: a node told that the map is out of date, or is away; or a slot has no owner.
     stale: Arc<Notify>,
     /// What the surveys come to.
     health: Health,
@@ -157,8 +157,9 @@ impl Inner {
     fn status(&self) -> Status {
         let map = self.map();
         let status = match map.servers.is_empty() {
-            true => self.health.get(),
-            false => map.status(),
+            // No node can be reached; if one could, it knew of nobody.
+            true if self.health.get() != Status::Up => self.health.get(),
+            _ => map.status(),
         };
         match status {
             Status::Up => self.was_up.store(true, Ordering::Relaxed),
@@ -199,11 +200,16 @@ impl Map {
     fn status(&self) -> Status {
         let down = self.servers.iter().map(|server| (server.place(), server.status()));
         let down: Vec<_> = down.filter(|(_, status)| *status != Status::Up).collect();
-        match (down.is_empty(), self.orphan) {
+        let orphan = self.orphan.map(|slot| format!("slot {slot} has no primary"));
+        match (down.is_empty(), orphan) {
             (true, None) => Status::Up,
-            (true, Some(slot)) => Status::Away(format!("slot {slot} has no primary")),
+            (true, Some(orphan)) => Status::Away(orphan),
             _ if down.iter().all(|(_, status)| *status == Status::Connecting) => Status::Connecting,
-            _ => Status::of_all(&down),
+            (false, None) => Status::of_all(&down),
+            (false, Some(orphan)) => match Status::of_all(&down) {
+                Status::Unfit(causes) => Status::Unfit(format!("{causes}; {orphan}")),
+                status => Status::Away(format!("{}; {orphan}", status.reason())),
+            },
         }
     }
 }

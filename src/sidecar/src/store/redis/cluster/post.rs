@@ -72,7 +72,10 @@ impl Post {
         for number in std::mem::take(&mut self.fresh) {
             match map.owner(self.calls[number].slot) {
                 Some(server) => bundle(&mut bundles, server, false, number),
-                None => self.done.push_back((number, Err(Refusal::Away))),
+                None => {
+                    self.inner.stale.notify_one();
+                    self.done.push_back((number, Err(Refusal::Away)));
+                }
             }
         }
         self.carry(bundles);
@@ -109,14 +112,15 @@ impl Post {
 
     /// Where a call goes next, and whether it has to ask there for a slot that is on its way.
     fn onward(&mut self, number: usize, asked: &Server, reply: &Reply) -> Option<(Arc<Server>, bool)> {
+        // A node that has left its cluster knows no owner, and can't point at one: others can.
+        if matches!(reply, Err(Refusal::Moved(_) | Refusal::ClusterDown)) {
+            self.inner.stale.notify_one();
+        }
         let (place, asking) = match reply {
             Err(Refusal::Moved(place)) => (place, false),
             Err(Refusal::Ask(place)) => (place, true),
             _ => return None,
         };
-        if !asking {
-            self.inner.stale.notify_one();
-        }
         let call = &mut self.calls[number];
         if call.hops >= HOPS_MAX || Instant::now() >= self.deadline {
             return None;

@@ -44,17 +44,23 @@ pub(super) async fn keep(inner: Arc<Inner>) {
 }
 
 /// Asks one node after the other until one answers: those that are connected first, beginning anywhere, then the seeds.
+///
+/// A node that owns nothing by its own word may have left the cluster, and know it as it was then. It is believed only if nobody
+/// else answers.
 async fn survey(inner: &Inner) -> Result<Vec<Range>, Status> {
     let servers = inner.map().servers.clone();
+    let mut outsider = None;
     let first = usize::from(random());
     for nth in 0..servers.len() {
         let server = &servers[first.wrapping_add(nth) % servers.len()];
         if server.status() != Status::Up {
             continue;
         }
-        if let Ok(Some(ranges)) = timeout(SURVEY_TIME, of_server(server)).await {
+        let Ok(Some(ranges)) = timeout(SURVEY_TIME, of_server(server)).await else { continue };
+        if ranges.iter().any(|range| range.owner == *server.place()) {
             return Ok(ranges);
         }
+        outsider = Some(ranges);
     }
     let mut found = Vec::new();
     for seed in &inner.seeds {
@@ -66,11 +72,13 @@ async fn survey(inner: &Inner) -> Result<Vec<Range>, Status> {
             }
         }
     }
-    Err(Status::of_all(&found))
+    outsider.ok_or_else(|| Status::of_all(&found))
 }
 
+/// `None`: no answer, or one without a slot, as of a node that was reset: that is no reason to forget the others.
 async fn of_server(server: &Server) -> Option<Vec<Range>> {
-    ranges(server.ask(&command()).await?.ok()?, server.place())
+    let ranges = ranges(server.ask(&command()).await?.ok()?, server.place())?;
+    (!ranges.is_empty()).then_some(ranges)
 }
 
 async fn of_seed(inner: &Inner, seed: &Place) -> Result<Vec<Range>, Status> {
