@@ -48,6 +48,12 @@ impl Three {
         outcomes(&one(&*self.store, &[rule.cost(0)]).await)[0].left
     }
 
+    /// Charges that are told as lost.
+    fn lost(&self) -> u64 {
+        let text = self.metrics.render(&*self.store);
+        text.lines().find_map(|line| line.strip_prefix("kota_returns_lost_total ")).unwrap().parse().unwrap()
+    }
+
     /// How many slots are held.
     fn held(&self, rule: &Rule) -> u64 {
         let node = self.cluster.node(self.cluster.owner(self.cluster.slot(&rule.key), 0));
@@ -243,7 +249,7 @@ async fn lr_03_concurrent_denials_never_admit_above_any_limit() {
         assert!(passed <= capacity, "{bucket:?}: {passed} of {capacity}");
         three.until_left(bucket, capacity - passed).await;
     }
-    assert!(three.metrics.render(&*three.store).contains("kota_returns_lost_total 0\n"));
+    assert_eq!(three.lost(), 0);
 }
 
 /// A node that stops in the middle: nobody knows, what the others took comes back at once, and what it takes when it goes on
@@ -277,4 +283,50 @@ async fn lr_03_what_others_took_for_a_dead_node_is_given_back() {
     assert_eq!(unknown(&answer), Some(Unknown::RedisError));
     three.until_left(&rules[0], 10).await;
     three.until_left(&rules[2], 10).await;
+}
+
+/// What was on its way to a node that dies may be charged there, and is told as lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_dying_node_may_have_taken_is_counted() {
+    let three = Three::start().await;
+    let rules = [three.rule(0, "a", 10), three.rule(2, "b", 10), three.rule(2, "c", 10).slots()];
+    let (store, check) = (Arc::clone(&three.store), rules.to_vec());
+    three.cluster.node(2).process().freeze();
+    let asked = three.cluster.node(0).calls("evalsha");
+    let answer = tokio::spawn(async move { one(&*store, &check).await });
+    until("the others have charged", || three.cluster.node(0).calls("evalsha") > asked).await;
+    three.cluster.node(2).process().kill();
+    assert_eq!(unknown(&answer.await.unwrap()), Some(Unknown::RedisError));
+    assert_eq!(three.lost(), 2);
+}
+
+/// A node that stands still while thousands ask: what waits for it is bounded, what is beyond is told as lost at once, and all
+/// else comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn late_answers_that_are_waited_for_are_bounded() {
+    /// `RETURNS_MAX`, and some more.
+    const BATCHES: u64 = 1_024 + 100;
+    let three = Three::start().await;
+    let rules = [three.rule(0, "a", 30_000), three.rule(2, "b", 30_000)];
+    three.cluster.node(2).process().freeze();
+    let soon = Instant::now() + Duration::from_millis(200);
+    let ask = || {
+        let (store, asks) = (Arc::clone(&three.store), asks([&rules[..]]));
+        tokio::spawn(async move { store.decide(&asks, soon).await })
+    };
+    let batches: Vec<_> = (0..BATCHES).map(|_| ask()).collect();
+    for batch in batches {
+        assert_eq!(unknown(&batch.await.unwrap()[0]), Some(Unknown::RedisTimeout));
+    }
+    // Those that have waited long enough by now are lost, too.
+    assert!(three.lost() >= 100, "{}", three.lost());
+    three.cluster.node(2).process().thaw();
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let left = three.left(rules[0].clone()).await + three.left(rules[1].clone()).await;
+        if 2 * 30_000 - left <= three.lost() {
+            return;
+        }
+        assert!(Instant::now() < until, "{left} are left, {} are told as lost", three.lost());
+    }
 }

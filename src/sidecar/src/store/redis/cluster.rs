@@ -14,6 +14,7 @@ use super::target::{Door, Place, Target};
 use crate::logging::Throttle;
 use crate::metrics::Metrics;
 use crate::store::{Health, Status};
+use returns::Returns;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -47,6 +48,7 @@ struct Inner {
     /// What the surveys come to.
     health: Health,
     was_up: AtomicBool,
+    returns: Returns,
     metrics: Metrics,
 }
 
@@ -80,6 +82,7 @@ impl Cluster {
             stale: Arc::default(),
             health: Health::new(),
             was_up: AtomicBool::new(false),
+            returns: Returns::new(),
             metrics,
         });
         let surveyor = tokio::spawn(survey::keep(Arc::clone(&inner))).abort_handle();

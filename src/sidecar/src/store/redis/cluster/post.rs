@@ -137,12 +137,20 @@ impl Post {
                 calls.add_command(self.calls[*number].command.clone());
             }
             let (tell, deadline) = (self.tell.clone(), self.deadline);
-            tokio::spawn(timeout_at(self.patience, async move {
+            let calling = timeout_at(self.patience, async move {
                 server.begun(deadline).await;
                 // Nobody may be left to hear it.
                 let told = |nth: usize, reply| _ = tell.send((numbers[nth], Arc::clone(&server), reply));
                 server.call(calls, asking, told).await;
-            }));
+            });
+            let deserted = self.tell.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    _ = calling => {}
+                    // A server that stands still holds no more than what is listened for.
+                    () = deserted.closed() => {}
+                }
+            });
         }
     }
 }

@@ -4,21 +4,79 @@ use super::post::Post;
 use super::{Inner, slot};
 use crate::asks::{Ask, Asks};
 use crate::changes::{Change, Changed, Kind};
-use crate::store::redis::{call, change};
+use crate::store::redis::call::{self, Refusal};
+use crate::store::redis::change;
 use limits::decision::Limit;
 use limits::settle::Settlement;
 use protocol::batch::{Answer, Outcome, Verdict};
 use std::collections::HashMap;
 use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant, timeout_at};
 
 /// How long after a batch's deadline an answer is still waited for that may have to be given back, and how long giving back may
 /// take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// The most returns that are under way at once, and the most batches whose late answers are listened for: a node that stands still
+/// would hold all that come within [`PATIENCE`]. What is beyond counts as lost.
+const RETURNS_MAX: usize = 1_024;
 
-/// Listens for late answers, by the number of their calls, and gives back what they say was taken.
-pub(super) async fn listen(
-    inner: Arc<Inner>,
+/// What goes on behind batches that were answered.
+pub(super) struct Returns {
+    giving: Arc<Semaphore>,
+    listening: Arc<Semaphore>,
+}
+
+impl Returns {
+    pub(super) fn new() -> Self {
+        let most = || Arc::new(Semaphore::new(RETURNS_MAX));
+        Self { giving: most(), listening: most() }
+    }
+}
+
+/// Gives back, in the background, what was taken by calls that were `sent` then. `None`: too much is being given back already.
+pub(super) fn begin_to_give(inner: &Arc<Inner>, backs: Vec<Change>, sent: Instant) -> Option<JoinHandle<()>> {
+    match begun(&inner.returns.giving) {
+        Some(permit) => {
+            let inner = Arc::clone(inner);
+            Some(tokio::spawn(async move {
+                give(&inner, backs, sent).await;
+                drop(permit);
+            }))
+        }
+        None => {
+            inner.metrics.returns_lost(backs.len());
+            None
+        }
+    }
+}
+
+/// Listens, in the background, for late answers, by the number of their calls, and gives back what they say was taken.
+pub(super) fn begin_to_listen(
+    inner: &Arc<Inner>,
+    post: Post,
+    late: HashMap<usize, Vec<Option<Change>>>,
+    sent: Instant,
+) {
+    match begun(&inner.returns.listening) {
+        Some(permit) => {
+            let inner = Arc::clone(inner);
+            tokio::spawn(async move {
+                listen(&inner, post, late, sent).await;
+                drop(permit);
+            });
+        }
+        None => inner.metrics.returns_lost(late.values().flatten().flatten().count()),
+    }
+}
+
+fn begun(most: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    Arc::clone(most).try_acquire_owned().ok()
+}
+
+async fn listen(
+    inner: &Arc<Inner>,
     mut post: Post,
     mut late: HashMap<usize, Vec<Option<Change>>>,
     sent: Instant,
@@ -27,8 +85,10 @@ pub(super) async fn listen(
     while !late.is_empty() {
         let Ok(Some((number, reply))) = timeout_at(patience, post.next()).await else { break };
         let Some(backs) = late.remove(&number) else { continue };
-        if let Ok(Ok(Answer::Admitted(outcomes))) = reply.map(|value| call::answer(value, backs.len())) {
-            give(Arc::clone(&inner), taken(backs, &outcomes).collect(), sent).await;
+        match reply.and_then(|value| call::answer(value, backs.len())) {
+            Ok(Answer::Admitted(outcomes)) => give(inner, taken(backs, &outcomes).collect(), sent).await,
+            Err(Refusal::Lost) => inner.metrics.returns_lost(backs.iter().flatten().count()),
+            _ => {}
         }
     }
     inner.metrics.returns_lost(late.values().flatten().flatten().count());
@@ -55,12 +115,12 @@ pub(super) fn back(asks: &Asks, check: usize, ask: &Ask) -> Option<Change> {
 
 /// Gives back what was taken by calls that were `sent` then. What does not arrive stays taken: then less is admitted than might be,
 /// never more.
-pub(super) async fn give(inner: Arc<Inner>, backs: Vec<Change>, sent: Instant) {
+async fn give(inner: &Arc<Inner>, backs: Vec<Change>, sent: Instant) {
     let patience = Instant::now() + PATIENCE;
     let backs: Vec<Change> = backs.into_iter().map(|back| back.aged(sent.elapsed())).collect();
     let mut changed = vec![Changed::Unknown; backs.len()];
     // Too late is told by what is left unknown.
-    let _ = timeout_at(patience, send(&inner, &backs, patience, &mut changed)).await;
+    let _ = timeout_at(patience, send(inner, &backs, patience, &mut changed)).await;
     let lost = changed.iter().filter(|one| !one.is_known()).count();
     inner.metrics.returns_lost(lost);
     if lost > 0 {

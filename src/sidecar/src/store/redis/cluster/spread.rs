@@ -7,7 +7,7 @@
 //! charge and its return, others find less than there is.
 
 use super::post::Post;
-use super::returns::{self, back, give, taken, uncharged};
+use super::returns::{self, back, taken, uncharged};
 use super::{Cluster, Inner, slot};
 use crate::asks::{Ask, Asks};
 use crate::changes::{Change, Changed};
@@ -43,6 +43,8 @@ struct Round<'a> {
     parts: Vec<Part>,
     /// When the first call went.
     sent: Instant,
+    /// Charges of parts whose answer was lost.
+    lost: usize,
 }
 
 // === impl Cluster ===
@@ -56,10 +58,12 @@ impl Cluster {
         }
         let (answers, backs) = round.answers();
         let sent = round.sent;
+        self.inner.metrics.returns_lost(round.lost);
         round.straggle(&self.inner);
-        if !backs.is_empty() {
+        if !backs.is_empty()
+            && let Some(giving) = returns::begin_to_give(&self.inner, backs, sent)
+        {
             // Who hears of a denial finds nothing of it any more, if time allows.
-            let giving = tokio::spawn(give(Arc::clone(&self.inner), backs, sent));
             let _ = timeout_at(deadline, giving).await;
         }
         answers
@@ -85,7 +89,8 @@ impl<'a> Round<'a> {
     /// Sends all checks.
     fn new(inner: &Arc<Inner>, asks: &'a Asks, deadline: Instant) -> Self {
         let post = Post::new(Arc::clone(inner), deadline, deadline + returns::PATIENCE);
-        let mut round = Self { asks, post, parts: Vec::with_capacity(asks.len()), sent: Instant::now() };
+        let mut round =
+            Self { asks, post, parts: Vec::with_capacity(asks.len()), sent: Instant::now(), lost: 0 };
         for (check, rules) in asks.checks().enumerate() {
             let mut slots: Vec<(u16, Vec<usize>)> = Vec::with_capacity(1);
             for (nth, ask) in rules.iter().enumerate() {
@@ -126,7 +131,13 @@ impl<'a> Round<'a> {
                     self.post.send();
                     State::Split
                 }
-                Err(_) => State::Failed,
+                Err(refusal) => {
+                    // It may be charged. Nobody else's check suffers for one that has no other part: it is not given back.
+                    if refusal == Refusal::Lost && rules.len() < self.asks.check(check).len() {
+                        self.lost += self.backs(&self.parts[number]).iter().flatten().count();
+                    }
+                    State::Failed
+                }
             };
         }
     }
@@ -204,7 +215,7 @@ impl<'a> Round<'a> {
             .map(|(number, part)| (number, self.backs(part)))
             .collect();
         if !late.is_empty() {
-            tokio::spawn(returns::listen(Arc::clone(inner), self.post, late, self.sent));
+            returns::begin_to_listen(inner, self.post, late, self.sent);
         }
     }
 }
