@@ -7,8 +7,9 @@ use std::process::Command;
 use kota_integration::{Request, Stack, tools};
 use serde_json::{Value, json};
 
-/// What exists only after the fault that it counts; `e2e/failure.rs` sees them with their labels.
-const AFTER_A_FAULT: [&str; 2] = ["kota_failed_open", "kota_failed_closed"];
+/// What exists only after the fault that it counts; `e2e/failure.rs`, and of what is lost the filter's own `aftermath.rs`, see it.
+const AFTER_A_FAULT: [&str; 4] =
+    ["kota_failed_open", "kota_failed_closed", "kota_slots_lost", "kota_settlements_lost"];
 
 #[test]
 fn ob_04_each_alert_fires_when_it_should_and_not_before() {
