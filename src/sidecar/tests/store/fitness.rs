@@ -63,6 +63,22 @@ async fn each_right_is_named(servers: &[Server], url: &str, cluster: bool) {
     }
 }
 
+/// A database other than the first has to be selected, which is a right of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn lr_10_the_right_to_select_a_database_is_named_where_it_is_needed() {
+    let workdir = Workdir::new();
+    let server = Server::start(workdir.path());
+    let rights = Redis::rights(false);
+    acl(&server, &rights.split(' ').collect::<Vec<_>>());
+    let (store, _) = begin(&format!("redis://kota:pw@127.0.0.1:{}/3", server.port()));
+    let cause = cause(&store).await;
+    assert!(cause.contains("'select'") && cause.contains("grant +select"), "{cause}");
+    server.command(&["ACL", "SETUSER", "kota", "+select"]);
+    up(&store).await;
+    assert!(admitted(&one(&store, &[rule("rl:a", 100)]).await));
+    assert_eq!(server.keys(), [""; 0], "it is not in the first database");
+}
+
 /// A right that is taken away under a running sidecar is noticed by the checks that need it.
 #[tokio::test(flavor = "multi_thread")]
 async fn lr_10_a_right_that_is_lost_while_running_is_noticed() {

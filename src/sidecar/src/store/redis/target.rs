@@ -15,6 +15,9 @@ const HOSTS_MAX: usize = 32;
 const QUEUE: usize = 1_024;
 const FORMS: &str = "want memory, redis://HOST:PORT[,HOST:PORT…], redis+cluster://…, rediss://…, rediss+cluster://… or unix:///PATH";
 
+/// How Redis says, from 6.2 on, that the database may not be selected.
+const NO_SELECT: &str = "no permissions to run the 'select' command";
+
 /// A Redis to connect to.
 #[derive(Clone)]
 pub struct Target {
@@ -145,7 +148,13 @@ impl Door {
                 Err(error) => Err(error),
             },
         };
-        opened.map_err(|error| check::status("connect", &error))
+        opened.map_err(|error| match check::status("connect", &error) {
+            // The library tells it in its own words.
+            Status::Unfit(cause) if cause.contains(NO_SELECT) => {
+                Status::Unfit(format!("{cause}; grant +select, or leave the /DB out"))
+            }
+            status => status,
+        })
     }
 
     fn client(&self, place: &Place) -> redis::RedisResult<Client> {
