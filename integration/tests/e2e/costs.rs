@@ -2,13 +2,12 @@
 
 use std::thread;
 
-use kota_integration::bootstrap::Bootstrap;
 use kota_integration::redis::{Redis, Reply};
 use kota_integration::stack::with_rules;
 use kota_integration::{Client, Request, Running, Stack, http2, wait};
 use serde_json::{Value, json};
 
-use crate::support::{fresh_key, get, merge, rule};
+use crate::support::{fresh_key, get, rule};
 
 const CAPACITY: u64 = 1000;
 
@@ -20,13 +19,7 @@ fn start(cost: Value) -> Running {
         json!({ "cost": cost, "refillPerSecond": 0, "idleSeconds": 3600, "failMode": "CLOSED" }),
     );
     let config = with_rules(json!([rule]));
-    Stack::new().redis().config(config).deadline_ms(5000).bootstrap(trailers_from_upstream).start()
-}
-
-/// The upstream by HTTP/2, since Envoy hands on the trailers of HTTP/1.1 only if it is told to.
-fn trailers_from_upstream(bootstrap: &mut Bootstrap) {
-    let http2 = bootstrap.cluster("kota")["typed_extension_protocol_options"].clone();
-    merge(bootstrap.cluster("echo"), json!({ "typed_extension_protocol_options": http2 }));
+    Stack::new().redis().config(config).deadline_ms(5000).start()
 }
 
 /// What the only bucket has used, in tokens: behind the seven bytes of its time (lua/decide.lua).
@@ -168,6 +161,14 @@ fn an_answers_header_settles_in_both_directions() {
         assert_eq!(answer.header("x-ratelimit-remaining"), Some("990"), "what was reserved is known alone");
         await_used(&stack, costs, &format!("{said:?}"));
     }
+    // On two lines it is not known which of them holds.
+    let (mut client, key) = anew(&stack);
+    let twice = get("/", &key).header("x-echo-set", "x-cost: 25").header("x-echo-set", "x-cost: 2");
+    assert_eq!(client.send(&twice).status, 200);
+    await_used(&stack, 10, "two lines");
+    let once = get("/", &key).header("x-echo-set", "x-cost: 25");
+    assert_eq!(client.send(&once).status, 200);
+    await_used(&stack, 35, "what was reserved for two lines stays, one line settles");
     // A denied request, and one that another answered for the upstream, say nothing.
     let (mut client, key) = anew(&stack);
     for n in 1..=12 {

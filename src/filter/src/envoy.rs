@@ -9,6 +9,7 @@ use crate::check::{self, Plan};
 use crate::config::Config;
 use crate::exchange::{self, Tally};
 use crate::host::{self, Buffer, Map};
+use crate::pairs;
 use crate::shared::{Shared, Waiting};
 use crate::speech::{self, Speech};
 use crate::worker::ANSWERS_MAX;
@@ -219,7 +220,9 @@ impl Stream {
         let Some(config) = self.shared.config.get() else { return };
         let mut exchange = self.waiting.exchange.borrow_mut();
         if exchange.awaits_cost(&config.rules) {
-            let settlements = exchange.on_cost(&config.rules, |name| host::header(map, name));
+            let all = host::header_map(map).unwrap_or_default();
+            let settlements =
+                exchange.on_cost(&config.rules, |name| pairs::only(&all, name).map(<[u8]>::to_vec));
             self.shared.settle(settlements);
         }
     }

@@ -39,6 +39,17 @@ impl<'a> Iterator for Pairs<'a> {
     }
 }
 
+/// The value of a header that stands on one line of a serialised map; `None` if there is none, or several: which of them holds is not
+/// known, and the host's own reader would give the first.
+#[must_use]
+pub fn only<'a>(map: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut lines = Pairs::new(map)?.filter(|(key, _)| *key == name.as_bytes());
+    match (lines.next(), lines.next()) {
+        (Some((_, value)), None) => Some(value),
+        _ => None,
+    }
+}
+
 fn split_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
     bytes.split_first_chunk().map(|(number, rest)| (u32::from_le_bytes(*number), rest))
 }
@@ -71,6 +82,15 @@ pub fn write<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_header_on_several_lines_is_none() {
+        let map = write([("x-cost", "7"), ("a", "1"), ("x", "y"), ("a", "2")].into_iter());
+        assert_eq!(only(&map, "x-cost"), Some(&b"7"[..]));
+        for (map, name) in [(&map[..], "a"), (&map, "x-cos"), (&map, ""), (&[], "x-cost")] {
+            assert_eq!(only(map, name), None, "{name}");
+        }
+    }
 
     #[test]
     fn pairs_come_back_in_their_order() {
